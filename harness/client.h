@@ -1,0 +1,55 @@
+// A raw client of a worker's listener, played by the supervisor: sends what a drill says, byte by
+// byte if need be, and never blocks.
+//
+// Threads: the supervisor's single thread. Ownership: a Client owns its descriptor.
+#ifndef HARNESS_CLIENT_H_
+#define HARNESS_CLIENT_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv::drill {
+
+class Client {
+ public:
+  Client() = default;
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+
+  // Connects to a unix socket, at once: 0 or an errno value (ECONNREFUSED, ENOENT, EAGAIN when the
+  // listener's queue is full, ENAMETOOLONG over 107 bytes).
+  int connect(std::string_view path);
+  int fd() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+
+  // Queues bytes; with `first` only so many of them, the rest when release_rest() is called.
+  // Then sends what the socket takes: 0, EAGAIN (call again when writable) or the errno.
+  int send(std::string_view bytes, std::optional<std::size_t> first);
+  int release_rest();
+  int flush();
+  bool wants_write() const { return allowed_ > sent_; }
+
+  // Reads what is there: true while the connection lives. After it: ended() is true.
+  void receive();
+  bool ended() const { return ended_; }
+  bool reset() const { return reset_; }  // ended by ECONNRESET: the peer dropped unread bytes
+  std::string_view received() const { return in_; }
+  // Takes one whole frame's body off the received bytes, if it is there.
+  std::optional<std::string> take_frame();
+
+  void close(bool half);
+
+ private:
+  int fd_ = -1;
+  std::string out_;
+  std::size_t sent_ = 0, allowed_ = 0;
+  std::string in_;
+  bool ended_ = false, reset_ = false;
+};
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_CLIENT_H_

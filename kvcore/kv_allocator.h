@@ -1,0 +1,84 @@
+// Attention caches with pages that come and go: one reserved address range per tensor, pages mapped
+// into all of them at the same offsets. This is the per-layer layout: a tensor per layer, K in its
+// first half and V in its second, so an offset stands for two pages (one with a single buffer, MLA).
+//
+// A batch is a transaction: it is done whole, or what it did is undone. What cannot be undone is
+// quarantined: never handed out again, reported, counted.
+//
+// Threads: all members may be called from any thread; a mutex orders them, and it is held over the
+// driver calls (the deployed engines do the same), so a parked driver call parks the others.
+// Ownership: owns ranges, handles and mappings; release_all() gives them back in the order unmap,
+// release, free address. The destructor does not touch the driver: whoever drops it undestroyed
+// leaves its memory to the process's end, on purpose (see runtime.h).
+#ifndef KVCORE_KV_ALLOCATOR_H_
+#define KVCORE_KV_ALLOCATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvcore/log.h"
+#include "kvcore/status.h"
+#include "kvcore/vmm.h"
+
+namespace kv {
+
+struct KvShape {
+  int layers = 1;
+  int buffers = 2;                     // 2: K and V halves; 1: a single buffer (MLA)
+  std::size_t tensor_bytes = 0;        // of one layer, all buffers; a multiple of buffers * page_bytes
+  std::size_t page_bytes = 2u << 20;   // a multiple of the driver's granularity
+};
+
+// One consistent look at an allocator. Pages are physical (an offset is layers * buffers of them).
+struct KvCounts {
+  std::uint64_t reserved_bytes = 0;     // of address space
+  std::uint64_t mapped_pages = 0;
+  std::uint64_t quarantined_pages = 0;  // mapped or held, and never given out again
+  std::uint64_t pending_unmaps = 0;     // prepared transactions
+  bool degraded = false;                // something is quarantined
+};
+
+class KvAllocator {
+ public:
+  virtual ~KvAllocator() = default;
+
+  // Reserves the address ranges of a group. kAlreadyExists: the group has tensors. On failure
+  // nothing of it is left.
+  virtual Status create_tensors(std::int64_t group, const KvShape& shape) = 0;
+  virtual bool tensors_created(std::int64_t group) = 0;
+
+  // Maps the pages at these offsets (bytes within a buffer, multiples of page_bytes) in all layers
+  // and buffers. Returns the offsets that were not mapped before. Idempotent per page.
+  // Failure: what this batch mapped is undone; kQuarantined when that failed in part.
+  virtual Result<std::vector<std::int64_t>> map(std::int64_t group,
+                                                const std::vector<std::int64_t>& offsets) = 0;
+  // Unmaps and gives the memory back. kFailedPrecondition, nothing done: an offset is not mapped.
+  // An offset whose unmap fails in the middle is mapped again whole, or quarantined.
+  virtual Status unmap(std::int64_t group, const std::vector<std::int64_t>& offsets) = 0;
+
+  // The two halves of an unmap. prepare: checks and reserves the offsets under `transaction`;
+  // commit: unmaps; abort: lets them be. All are idempotent for a transaction that ended that way
+  // already, and kFailedPrecondition for one that ended the other way; one is pending per group.
+  virtual Status prepare_unmap(std::int64_t group, const std::vector<std::int64_t>& offsets,
+                               std::string_view transaction) = 0;
+  virtual Status commit_unmap(std::int64_t group, std::string_view transaction) = 0;
+  virtual Status abort_unmap(std::int64_t group, std::string_view transaction) = 0;
+
+  // The base address of a layer's tensor.
+  virtual Result<DeviceAddress> tensor(std::int64_t group, int layer) = 0;
+  virtual KvCounts counts() = 0;
+
+  // Gives everything back: unmap, release, free address, group by group. A failure is returned
+  // (the first), the rest is still tried, and what is left can be tried again by another call.
+  virtual Status release_all() = 0;
+};
+
+// `vmm` is kept by reference and must outlive the allocator.
+std::unique_ptr<KvAllocator> make_kv_allocator(Vmm& vmm, LogSink log);
+
+}  // namespace kv
+
+#endif  // KVCORE_KV_ALLOCATOR_H_

@@ -1,0 +1,72 @@
+// One engine's life in a process: driver, allocator and listeners up, and down again in the only
+// safe order. The process-wide registry of listeners lives here and nowhere else.
+//
+// Down: the engine's own shutdown first (it may throw: logged, and the rest goes on), then all
+// listeners are cut at once and drained in parallel under one limit; only then are the caches and
+// the driver's context given back. Not drained: nothing is torn down, everything stays usable and
+// registered, and a later shutdown() or the exit hook tries again.
+//
+// The exit hook is registered once the driver is up, so it runs before the driver goes down. If it
+// cannot drain it logs "not drained at exit" and skips the teardown. Runtime objects are never
+// destroyed by static destructors: no such destructor touches driver, socket or registry.
+//
+// Threads: all members from any thread. Ownership: owns driver table, allocator, listeners.
+#ifndef KVCORE_RUNTIME_H_
+#define KVCORE_RUNTIME_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kvcore/clock.h"
+#include "kvcore/kv_allocator.h"
+#include "kvcore/listener.h"
+#include "kvcore/log.h"
+
+namespace kv {
+
+struct RuntimeConfig {
+  std::string driver_path = "libcuda.so.1";  // the real driver, or the fake card
+  int device = 0;
+  std::string ipc_name;                      // names sockets; letters, digits, '_', '-'; at most 64
+  std::string socket_root = "/tmp";          // where kvcached-tp-<ipc>-<h> is made
+  std::int64_t rank = 0;
+  std::int64_t stage = 0;                    // pipeline stage; > 0 adds a directory pp<stage>
+  Nanos drain_limit = std::chrono::seconds(5);
+  std::uint32_t max_body = 16u << 20;
+
+  // The first thing that is wrong with it: which field, its value, what was expected.
+  Status validate() const;
+};
+
+class Runtime {
+ public:
+  // Brings up driver, context and allocator; registers the exit hook. On failure nothing is left.
+  static Result<Runtime*> init(RuntimeConfig config, Clock& clock, LogSink log);
+
+  KvAllocator& allocator();
+  Vmm& vmm();
+
+  // Starts the worker's listener; requests are served by the allocator. Where one is registered for
+  // this rank and stage it is stopped first; kFailedPrecondition if that cannot finish, and the old
+  // one stays registered.
+  Status start_listener();
+  // Socket of the registered listener; empty without one.
+  std::string socket_path();
+
+  // Called first by shutdown(); at most one.
+  void set_engine_shutdown(std::function<void()> shutdown);
+  // Idempotent. kDone: all given back. kNotDrained, kFailed: as the listener's; call again.
+  StopResult shutdown(Status* why = nullptr);
+  bool initialised();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  explicit Runtime(std::unique_ptr<Impl> impl);
+};
+
+}  // namespace kv
+
+#endif  // KVCORE_RUNTIME_H_
