@@ -38,15 +38,15 @@ struct LedgerDevice {
 struct LedgerOwner {
   std::int32_t pid;
   std::uint32_t reserved0;
-  char process[48];  // KVDRILL_PROCESS, or empty
-  std::uint64_t bytes;         // of physical memory it holds by handle, mapping or plain allocation
-  std::uint64_t handles;       // created, imported or retained and not released
+  char process[48];       // KVDRILL_PROCESS, or empty
+  std::uint64_t bytes;    // of physical memory it holds by handle, mapping or plain allocation
+  std::uint64_t handles;  // created, imported or retained and not released
   std::uint64_t mappings;
   std::uint64_t reservations;
   std::uint64_t reserved_bytes;
-  std::uint64_t allocations;   // cuMemAlloc and not freed
-  std::uint64_t exports;       // descriptors exported by it so far (a count, not what is open)
-  std::uint64_t contexts;      // primary contexts retained and not released
+  std::uint64_t allocations;  // cuMemAlloc and not freed
+  std::uint64_t exports;      // descriptors exported by it so far (a count, not what is open)
+  std::uint64_t contexts;     // primary contexts retained and not released
 };
 
 struct Holding {

@@ -1,11 +1,24 @@
 // The checks that every drill gets without asking, as pure functions of what was recorded: the
 // events, how each process ended, what was left. Steps are checked where they are carried out
-// (executor.h); here nothing waits and nothing is started, so each check is tested on made-up records.
+// (executor.h); here nothing waits and nothing is started, so each check is tested on made-up
+// records.
+//
+//   no_dispatch_after_stop: the listener's stop is exact. No listener.dispatch[G] comes after its
+//     listener.cut[G], and every earlier one has its listener.handler.end[G] before a
+//     listener.stop.return[G] that says done (value 0).
+//   nothing_left: what a process held of the card after an orderly end; files, segments,
+//     descriptors, threads and processes that outlived their owner.
+//   no_crash: every process ended as the drill says, by code or by signal, and not before.
+//   no_hang: every wait of a step without a name came to its end (a step with a name fails under
+//     it), and every process that was told to end did.
+//   prompt_exit: no timed wait of the engine ran out, unless the drill had moved the clock.
+//   clean_logs: no warning and no error that no `logged` step speaks of.
 //
 // Threads, ownership: values.
 #ifndef HARNESS_CHECKS_H_
 #define HARNESS_CHECKS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +30,7 @@
 
 namespace kv::drill {
 
-// How a process was meant to end, as the drill says.
+// How a process was meant to end, as the drill says. Neither code nor signal: exit code 0.
 struct Expected {
   std::string process;
   bool any = false;  // the drill was cut short and killed it: not judged
@@ -33,25 +46,46 @@ struct Record {
     pid_t pid = 0;
     std::optional<End> end;  // unset: still there when the drill gave up on it
     Expected expected;
-    bool gentle = false;  // it ended by itself in an orderly way: it must have given everything back
+    bool asked = true;       // the drill told it to end, or waited for its end, or made it crash
+    bool ready = true;       // it had said that it is ready
+    std::string last_words;  // of its standard error
+    bool gentle = false;     // an orderly end: it must have given everything back
     std::vector<std::string> descriptors_left;  // at its exit order, against those at ready
     int threads_left = 0;
   };
   std::vector<Ended> ended;
   CardState card;
-  std::vector<std::string> files_left;       // below the run's own roots
-  std::vector<std::string> default_left;     // in the default places, by IPC name
-  std::vector<std::string> processes_left;   // "pid comm" of descendants that had to be killed
-  std::optional<std::string> hang;           // why, when a wait or hold ran into its end
-  std::vector<std::string> log_allowed;      // texts whose warnings and errors the drill expects
+  std::string card_unreadable;              // why the ledger could not be read; empty: it could
+  std::vector<std::string> files_left;      // below the run's own roots
+  std::vector<std::string> default_left;    // in the default places, by IPC name
+  std::vector<std::string> processes_left;  // "pid comm" of descendants that had to be killed
+  std::optional<std::string> hang;          // why, when a wait or hold ran into its end
+  Position hang_position;                   // of the step that hung, if it was one
+  std::vector<std::string> log_allowed;     // texts whose warnings and errors the drill expects
+  // The sequence at which the drill was cut short, when it was: what the engine does or leaves
+  // behind from then on is the drill's own doing and is not held against it.
+  std::optional<std::uint64_t> cut_short;
 };
 
+// The name of the supervisor's own event for a move of the clock (prompt_exit looks for it).
+inline constexpr const char* kAdvanceEvent = "advance";
+
 // no_dispatch_after_stop, nothing_left, no_crash, no_hang, prompt_exit, clean_logs: in this order,
-// each once, passed ones too.
+// each once, passed ones too. A check that a run cut short cannot judge fairly passes and says so.
 std::vector<CheckResult> default_checks(const Record& record);
 
 // Their names, for the loader and for waivers.
 const std::vector<std::string>& default_check_names();
+
+// "SIGSEGV"; "signal 77" when it has no name here.
+std::string signal_name(int signal);
+// "exit code 3", "SIGSEGV", "SIGABRT (core)".
+std::string end_text(const End& end);
+
+// The entries of `left` (paths below `root`, directories end in '/') that are neither in `excused`
+// (absolute paths) nor lie on the way to one of them. For what a killed process could not remove.
+std::vector<std::string> unexcused(const std::string& root, const std::vector<std::string>& left,
+                                   const std::vector<std::string>& excused);
 
 }  // namespace kv::drill
 

@@ -36,12 +36,25 @@ std::string to_string(const Address& address);
 struct Step;
 
 // ---- processes
-struct StartStep { std::string process; };  // returns when the process said it is ready
-struct SignalStep { std::string process; int signal = 0; };
+struct StartStep {
+  std::string process;
+};  // returns when the process said it is ready
+struct SignalStep {
+  std::string process;
+  int signal = 0;
+};
 // Tells the process to end and waits for it. how: return, exit, _exit, abort, quick_exit.
-struct ExitStep { std::string process; std::string how = "return"; int code = 0; };
+struct ExitStep {
+  std::string process;
+  std::string how = "return";
+  int code = 0;
+};
 // Waits for the end of a process that ends by itself, by a crash order or by a signal.
-struct EndedStep { std::string process; std::optional<int> code; std::optional<int> signal; };
+struct EndedStep {
+  std::string process;
+  std::optional<int> code;
+  std::optional<int> signal;
+};
 
 // ---- clients: raw connections to a listener, played by the supervisor
 struct ConnectStep {
@@ -52,22 +65,39 @@ struct ConnectStep {
 };
 struct SendStep {
   std::string client;
-  std::string bytes;                 // the whole frame, or whatever bytes the drill gave
+  std::string bytes;                   // the whole frame, or whatever bytes the drill gave
   std::optional<std::uint64_t> first;  // only so many bytes now; the rest waits for SendRestStep
-  std::vector<int> allow;            // errno values that are no failure
+  std::vector<int> allow;              // errno values that are no failure
 };
-struct SendRestStep { std::string client; std::vector<int> allow; };
-struct CloseStep { std::string client; bool half = false; };  // half: no more is sent
+struct SendRestStep {
+  std::string client;
+  std::vector<int> allow;
+};
+struct CloseStep {
+  std::string client;
+  bool half = false;
+};  // half: no more is sent
 // Waits for the end of the connection (end of file, or reset: the peer dropped unread bytes).
-struct ExpectEndStep { std::string client; };
+struct ExpectEndStep {
+  std::string client;
+};
 // Waits for one whole reply that has at least these fields.
-struct ExpectReplyStep { std::string client; Value fields; };
+struct ExpectReplyStep {
+  std::string client;
+  Value fields;
+};
 // The client has seen neither an end nor a byte by the time nobody can move (as PendingStep).
-struct ExpectNothingStep { std::string client; };
+struct ExpectNothingStep {
+  std::string client;
+};
 
 // ---- moments
-struct WaitStep { Address at; };  // returns at once when it is in the record already, unless `again`
-struct GiveStep {                 // hold, fail, skip, crash, freeze, run
+// Returns at once when it is in the record already; `again`: waits for one more from now on.
+struct WaitStep {
+  Address at;
+  bool again = false;
+};
+struct GiveStep {  // hold, fail, skip, crash, freeze, run
   enum class What { kHold, kFail, kSkip, kCrash, kFreeze, kRun };
   What what = What::kHold;
   Address at;
@@ -78,21 +108,41 @@ struct GiveStep {                 // hold, fail, skip, crash, freeze, run
   Value arguments;          // run
   bool may_miss = false;    // an order that never acts does not make the run void
 };
-struct ReleaseStep { std::string as; };
+struct ReleaseStep {
+  std::string as;
+};
 
 // ---- calls
-struct CallStep { std::string process, command, as; Value arguments; };
+struct CallStep {
+  std::string process, command, as;
+  Value arguments;
+};
 // Waits for the call and compares its answer. `text`: the answer contains it (errors).
-struct ReturnsStep { std::string as; std::optional<std::string> value; std::string text; };
+struct ReturnsStep {
+  std::string as;
+  std::optional<std::string> value;
+  std::string text;
+};
 // The call has not returned, and will not by itself: waits until no process can move any more
 // (threads.h), then asserts it.
-struct PendingStep { std::string as; };
-struct AdvanceStep { std::int64_t ns = 0; };  // moves the manual clock; all processes took it over
+struct PendingStep {
+  std::string as;
+};
+struct AdvanceStep {
+  std::int64_t ns = 0;
+};  // moves the manual clock; all processes took it over
 
 // ---- assertions
-struct OrderStep { std::vector<Address> addresses; };  // first occurrences, in this order
-struct CountStep { Address of; std::optional<std::uint64_t> is, at_least, at_most; };
-struct LoggedStep { std::string process, text; };      // waits for it
+struct OrderStep {
+  std::vector<Address> addresses;
+};  // first occurrences, in this order
+struct CountStep {
+  Address of;
+  std::optional<std::uint64_t> is, at_least, at_most;
+};
+struct LoggedStep {
+  std::string process, text;
+};  // waits for it
 // path: text with {run}, {PROCESS.FACT} (an announced fact: {worker.socket}, {worker.socket_dir}).
 struct FileStep {
   enum class State { kPresent, kAbsent, kSocket, kSame };
@@ -100,23 +150,31 @@ struct FileStep {
   State state = State::kPresent;
   std::string as;  // kPresent, kSocket: remembers device and inode under this name; kSame: compares
 };
-struct PlaceStep { std::string path; std::string contents; bool socket = false; bool replace = false; };
+struct PlaceStep {
+  std::string path;
+  std::string contents;
+  bool socket = false;
+  bool replace = false;
+};
 // What the card's ledger says of a living process now. Unset: not asserted.
 struct CardStep {
   std::string process;
   std::optional<std::int64_t> bytes, handles, mappings, reservations;
 };
 
-struct RepeatStep { std::uint64_t times = 1; std::vector<Step> steps; };
+struct RepeatStep {
+  std::uint64_t times = 1;
+  std::vector<Step> steps;
+};
 
-using Deed = std::variant<StartStep, SignalStep, ExitStep, EndedStep, ConnectStep, SendStep,
-                             SendRestStep, CloseStep, ExpectEndStep, ExpectReplyStep,
-                             ExpectNothingStep, WaitStep, GiveStep, ReleaseStep, CallStep,
-                             ReturnsStep, PendingStep, AdvanceStep, OrderStep, CountStep,
-                             LoggedStep, FileStep, PlaceStep, CardStep, RepeatStep>;
+using Deed =
+    std::variant<StartStep, SignalStep, ExitStep, EndedStep, ConnectStep, SendStep, SendRestStep,
+                 CloseStep, ExpectEndStep, ExpectReplyStep, ExpectNothingStep, WaitStep, GiveStep,
+                 ReleaseStep, CallStep, ReturnsStep, PendingStep, AdvanceStep, OrderStep, CountStep,
+                 LoggedStep, FileStep, PlaceStep, CardStep, RepeatStep>;
 
 struct Step {
-  std::string id;  // the check's name; empty: the step's text serves
+  std::string id;    // the check's name; empty: the step's text serves
   std::string text;  // the step in one short line, for people: 'wait listener.read.body in worker'
   Position position;
   std::optional<std::int64_t> deadline_ns;  // else the drill's
@@ -128,18 +186,20 @@ struct ProcessSpec {
   std::string name;
   std::string role;
   std::int64_t rank = 0, stage = 0, device = 0;
-  std::string ipc;  // IPC name; empty: one for the whole run
-  std::vector<std::string> arguments;           // added to the contract's
+  std::string ipc;                     // IPC name; empty: one for the whole run
+  std::vector<std::string> arguments;  // added to the contract's
   std::map<std::string, std::string> environment;
   Position position;
 };
 
-struct Waiver { std::string check, reason; };
+struct Waiver {
+  std::string check, reason;
+};
 
 // A proof: with these steps left out, exactly these checks fail.
 struct Proof {
-  std::vector<Address> skip;      // steps; a process may be named
-  std::vector<std::string> fails;  // check names
+  std::vector<Address> skip;           // steps; a process may be named
+  std::vector<std::string> fails;      // check names
   std::vector<std::string> not_under;  // "asan", "tsan"
   std::string reason;
   Position position;
@@ -158,8 +218,9 @@ struct Drill {
   int devices = 1;
   std::int64_t device_bytes = std::int64_t{1} << 30;
   std::vector<Waiver> waived;
-  std::vector<std::string> not_under;
-  std::string expect_fail;  // reason; empty: a pass is expected
+  std::vector<std::string> not_under;  // "asan", "tsan": the run is skipped there
+  std::string not_under_reason;        // empty: none was given
+  std::string expect_fail;             // reason; empty: a pass is expected
   std::vector<Proof> proofs;
 
   std::string full_name() const { return arm.empty() ? scenario : scenario + " / " + arm; }

@@ -17,19 +17,19 @@
 namespace kv::drill {
 
 struct RunOptions {
-  std::string engine;       // the engine program
-  std::string driver;       // libcuda.so.1 to hand to it: the fake card's or the real one
-  bool fake_card = true;    // the driver is the fake card: its ledger is read
-  std::string runs_folder;  // where run folders are made: short, private
-  bool keep = false;        // keep folders of passing runs too
-  std::string repeat;       // the command that repeats this run, for people
+  std::string engine;         // the engine program
+  std::string driver;         // libcuda.so.1 to hand to it: the fake card's or the real one
+  bool fake_card = true;      // the driver is the fake card: its ledger is read
+  std::string runs_folder;    // where run folders are made: short, private
+  bool keep = false;          // keep folders of passing runs too
+  std::string repeat;         // the command that repeats this run, for people
   std::vector<Address> skip;  // of the proof, if it is one
   std::vector<std::string> expected_failures;  // of the proof; they do not print
 };
 
 // In this process, which must be single-threaded and have no other children: becomes subreaper,
-// own process group, takes a parent-death signal. `lifeline` is a descriptor whose end of file means
-// that the runner is gone: everything is ended and the folder removed. -1: none.
+// own process group, takes a parent-death signal. `lifeline` is a descriptor whose end of file
+// means that the runner is gone: everything is ended and the folder removed. -1: none.
 DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifeline);
 
 // Forks a supervisor for the drill. result_fd becomes readable with one line of JSON, then ends;

@@ -24,26 +24,36 @@ struct Value {
   std::variant<std::monostate, bool, std::int64_t, std::string, List, Dict> data;
 
   Value() = default;
-  Value(bool v) : data(v) {}                   // NOLINT
-  Value(std::int64_t v) : data(v) {}           // NOLINT
-  Value(int v) : data(std::int64_t{v}) {}      // NOLINT
-  Value(std::string v) : data(std::move(v)) {} // NOLINT
+  Value(bool v) : data(v) {}                      // NOLINT
+  Value(std::int64_t v) : data(v) {}              // NOLINT
+  Value(int v) : data(std::int64_t{v}) {}         // NOLINT
+  Value(std::string v) : data(std::move(v)) {}    // NOLINT
   Value(const char* v) : data(std::string(v)) {}  // NOLINT
-  Value(List v) : data(std::move(v)) {}        // NOLINT
-  Value(Dict v) : data(std::move(v)) {}        // NOLINT
+  Value(List v) : data(std::move(v)) {}           // NOLINT
+  Value(Dict v) : data(std::move(v)) {}           // NOLINT
+
+  // In wire.cc: g++ 12 sees uninitialised members in inlined moves of such a variant, wrongly.
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
 
   bool operator==(const Value&) const = default;
   const Value* find(std::string_view key) const;  // null: not a dictionary, or no such key
 };
 
-// {"status": "success", "created": True}: for people, and for arguments of commands.
+// {"status": "success", "created": true}, on one line: for people, and for arguments of commands.
+// Bytes of a text that are not UTF-8 become U+FFFD.
 std::string to_json(const Value& value);
 // JSON text (objects, lists, strings, integers, true, false, null) to a Value; why not, otherwise.
+// Fractions, integers beyond 64 bits, doubled keys and more than 64 levels are refused.
 tl::expected<Value, std::string> from_json(std::string_view text);
 
 // Protocol 4, byte for byte as CPython's pickle.dumps(value, protocol=4) for values of these kinds.
 std::string pickle(const Value& value);
-// Decodes protocols 2 to 5 of the same kinds; an error says at which byte and what.
+// Decodes protocols 2 to 5 of the same kinds; an error says at which byte and what. Whatever the
+// bytes are: nothing is run, depth (64) and number of values (1,000,000) are bounded.
 tl::expected<Value, std::string> unpickle(std::string_view bytes);
 
 // 4 bytes big-endian length, then the body.

@@ -13,7 +13,9 @@ namespace kv {
 namespace {
 
 // Reported once per wait that ran out, whatever the clock: the check prompt_exit lives from it.
-void note_expired(const char* what) { note<"clock.expired">(0, 0, what); }
+void note_expired(const char* what) {
+  note<"clock.expired">(0, 0, what);
+}
 
 }  // namespace
 
@@ -52,13 +54,15 @@ int RealClock::poll(int fd, short events, Time deadline, const char* what) {
   }
 }
 
-// A wait on the manual clock: either a condition variable or an eventfd is what set() wakes it by.
-// Lives on the stack of its wait; `pins` counts the set() calls that still look at it.
+// A wait on the manual clock, on the stack of its thread. set() wakes it once its deadline has
+// come: through its condition variable, or through an eventfd. All fields are guarded by mutex_.
 struct ManualClock::Waiter {
+  Time deadline;
   std::mutex* mutex = nullptr;
   std::condition_variable* changed = nullptr;
   int wake_fd = -1;
-  int pins = 0;
+  bool told = false;    // its deadline came and it was woken, once and for all
+  bool pinned = false;  // a set() is at its mutex and condition variable: it must not go away
 };
 
 ManualClock::ManualClock(Time start) : now_(start) {}
@@ -69,28 +73,34 @@ Time ManualClock::now() const {
   return now_;
 }
 
+void ManualClock::enter(Waiter* waiter) {
+  MutexLock own(mutex_);
+  waiters_.push_back(waiter);
+}
+
+bool ManualClock::leave(Waiter* waiter, MutexLock& theirs) {
+  MutexLock own(mutex_);
+  if (!waiter->pinned) {
+    std::erase(waiters_, waiter);
+    return true;
+  }
+  theirs.native().unlock();  // the set() that has pinned us waits for it
+  unpinned_.wait(own.native(), [waiter] { return !waiter->pinned; });
+  own.unlock();
+  theirs.native().lock();
+  return false;
+}
+
 bool ManualClock::wait(MutexLock& lock, std::condition_variable& changed, Time deadline,
                        const char* what, const std::function<bool()>& ready) {
   note<"clock.wait">(0, 0, what);
-  Waiter waiter{lock.native().mutex(), &changed, -1, 0};
-  {
-    MutexLock own(mutex_);
-    waiters_.push_back(&waiter);
-  }
-  while (!ready() && now() < deadline) changed.wait(lock.native());
-  {
-    MutexLock own(mutex_);
-    std::erase(waiters_, &waiter);
-    if (waiter.pins > 0) {
-      // A set() is about to take the caller's mutex to notify us: let it.
-      lock.native().unlock();
-      unpinned_.wait(own.native(), [&waiter] { return waiter.pins == 0; });
-      own.unlock();
-      lock.native().lock();
-      own.lock();
-    }
-  }
-  const bool there = ready();
+  Waiter waiter{deadline, lock.native().mutex(), &changed};
+  enter(&waiter);
+  bool there = false;
+  do {
+    // Again after every time without the lock, so that the answer is true of now.
+    for (there = ready(); !there && now() < deadline; there = ready()) changed.wait(lock.native());
+  } while (!leave(&waiter, lock));
   if (!there) note_expired(what);
   return there;
 }
@@ -99,15 +109,13 @@ int ManualClock::poll(int fd, short events, Time deadline, const char* what) {
   note<"clock.wait">(0, 0, what);
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) return -1;
-  Waiter waiter{nullptr, nullptr, wake, 0};
-  {
-    MutexLock own(mutex_);
-    waiters_.push_back(&waiter);
-  }
+  Waiter waiter{deadline, nullptr, nullptr, wake};
+  enter(&waiter);
   int result = 0;
   for (;;) {
     pollfd entries[2] = {{fd, events, 0}, {wake, POLLIN, 0}};
     const bool late = now() >= deadline;
+    // The wake descriptor is rung once and stays readable: by then it is late.
     const int n = ::poll(entries, 2, late ? 0 : -1);
     if (n < 0 && errno != EINTR) {
       result = -1;
@@ -117,13 +125,8 @@ int ManualClock::poll(int fd, short events, Time deadline, const char* what) {
       result = entries[0].revents;
       break;
     }
-    if (late) {
+    if (late && n >= 0) {
       note_expired(what);
-      break;
-    }
-    std::uint64_t rung = 0;
-    if (entries[1].revents != 0 && ::read(wake, &rung, sizeof rung) < 0 && errno != EAGAIN) {
-      result = -1;
       break;
     }
   }
@@ -138,31 +141,35 @@ int ManualClock::poll(int fd, short events, Time deadline, const char* what) {
 }
 
 void ManualClock::set(Time now) {
-  // A waiter is notified with its own mutex held, so that it is either before its look at the clock
-  // or asleep. Its mutex may be held by a thread that waits for mutex_, so mutex_ is let go first;
-  // the pins keep the waiters where they are meanwhile.
-  std::vector<Waiter*> sleepers;
-  {
-    MutexLock lock(mutex_);
-    if (now <= now_) return;
-    now_ = now;
-    for (Waiter* waiter : waiters_) {
-      if (waiter->wake_fd >= 0) {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const auto written = ::write(waiter->wake_fd, &one, sizeof one);
-      } else {
-        ++waiter->pins;
-        sleepers.push_back(waiter);
-      }
+  MutexLock own(mutex_);
+  now_ = std::max(now_, now);
+  for (;;) {
+    const Time reached = now_;
+    const auto next = std::find_if(
+        waiters_.begin(), waiters_.end(),
+        [reached](const Waiter* waiter) { return !waiter->told && waiter->deadline <= reached; });
+    if (next == waiters_.end()) return;
+    Waiter* waiter = *next;
+    waiter->told = true;
+    if (waiter->wake_fd >= 0) {
+      const std::uint64_t one = 1;
+      // A new counter takes its first value without fail.
+      [[maybe_unused]] const auto written = ::write(waiter->wake_fd, &one, sizeof one);
+      continue;
     }
+    // Notified with its own mutex held, a waiter is either before its look at the clock or asleep.
+    // The holder of that mutex may be waiting for ours, so ours is let go first; the pin keeps the
+    // waiter where it is meanwhile, and only that one: the others may leave.
+    waiter->pinned = true;
+    own.unlock();
+    {
+      const std::lock_guard<std::mutex> theirs(*waiter->mutex);
+      waiter->changed->notify_all();
+    }
+    own.lock();
+    waiter->pinned = false;
+    unpinned_.notify_all();
   }
-  for (const Waiter* waiter : sleepers) {
-    const std::lock_guard<std::mutex> theirs(*waiter->mutex);
-    waiter->changed->notify_all();
-  }
-  MutexLock lock(mutex_);
-  for (Waiter* waiter : sleepers) --waiter->pins;
-  unpinned_.notify_all();
 }
 
 }  // namespace kv

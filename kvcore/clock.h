@@ -56,16 +56,22 @@ class ManualClock final : public Clock {
   bool wait(MutexLock& lock, std::condition_variable& changed, Time deadline, const char* what,
             const std::function<bool()>& ready) override;
   int poll(int fd, short events, Time deadline, const char* what) override;
-  // Moves the clock; never back (an earlier time is ignored). The caller holds no mutex that a
-  // wait() on this clock uses.
+  // Moves the clock; never back (an earlier time is ignored). Every wait whose deadline has
+  // come was woken when it returns, or is being woken by another set(). The caller holds no mutex
+  // that a wait() on this clock uses.
   void set(Time now);
 
  private:
   struct Waiter;
+  void enter(Waiter* waiter);
+  // Takes the waiter off the list; `theirs` was held all the time when this is true. False: it had
+  // to be let go for a set() in between; what the waiter knows may be out of date.
+  bool leave(Waiter* waiter, MutexLock& theirs);
+
   mutable Mutex mutex_;
   Time now_ KV_GUARDED_BY(mutex_);
   std::vector<Waiter*> waiters_ KV_GUARDED_BY(mutex_);
-  std::condition_variable unpinned_;
+  std::condition_variable unpinned_;  // goes with mutex_
 };
 
 }  // namespace kv

@@ -22,15 +22,15 @@ class Value {
   using List = std::vector<Value>;
   using Dict = std::vector<std::pair<std::string, Value>>;  // in the order of the wire
 
-  Value() = default;                              // none
-  Value(bool v) : data_(v) {}                     // NOLINT: values convert from what they hold
-  Value(std::int64_t v) : data_(v) {}             // NOLINT
-  Value(int v) : data_(std::int64_t{v}) {}        // NOLINT
-  Value(std::string v) : data_(std::move(v)) {}   // NOLINT
+  Value() = default;                             // none
+  Value(bool v) : data_(v) {}                    // NOLINT: values convert from what they hold
+  Value(std::int64_t v) : data_(v) {}            // NOLINT
+  Value(int v) : data_(std::int64_t{v}) {}       // NOLINT
+  Value(std::string v) : data_(std::move(v)) {}  // NOLINT
   Value(std::string_view v) : data_(std::string(v)) {}  // NOLINT
-  Value(const char* v) : data_(std::string(v)) {} // NOLINT
-  Value(List v) : data_(std::move(v)) {}          // NOLINT
-  Value(Dict v) : data_(std::move(v)) {}          // NOLINT
+  Value(const char* v) : data_(std::string(v)) {}       // NOLINT
+  Value(List v) : data_(std::move(v)) {}                // NOLINT
+  Value(Dict v) : data_(std::move(v)) {}                // NOLINT
 
   bool is_none() const { return std::holds_alternative<std::monostate>(data_); }
   // Null when it holds something else.
@@ -53,7 +53,8 @@ const Value* find(const Message& message, std::string_view key);
 // integer gives `fallback` when the field is absent.
 Result<std::string> text_field(const Message& message, std::string_view key);
 Result<std::int64_t> integer_field(const Message& message, std::string_view key);
-Result<std::int64_t> integer_field(const Message& message, std::string_view key, std::int64_t fallback);
+Result<std::int64_t> integer_field(const Message& message, std::string_view key,
+                                   std::int64_t fallback);
 Result<std::vector<std::int64_t>> integers_field(const Message& message, std::string_view key);
 
 }  // namespace kv

@@ -22,38 +22,38 @@ namespace kv::drill {
 struct Layout;  // layout.h
 
 enum class EventKind : std::uint16_t {
-  kPoint,      // a point, fault or step was reached; key is the site's, value the hit on that thread
-  kDone,       // a fault or step ended; value is its result
-  kNote,       // key and value are the engine's; text may be set
-  kActed,      // an order acted: value is the order's id, text the action ("hold", "fail", ...)
-  kReleased,   // a held thread goes on; value is the order's id
-  kRegistered, // a process registered; text is its name, value its pid
-  kThread,     // a thread registered; text is its label, value its tid
-  kAnnounced,  // name is the fact, text its value
-  kReady,      // the process called kvdrill_ready()
-  kCall,       // a call began; value is the call's id, name the command, text the call's name
-  kReturn,     // a call returned; value is the call's id, name the command, text the answer;
-               // key is 1 when it is an error
-  kLog,        // key is the severity, text the line
-  kCrash,      // value is the signal; text holds the frames, one per line: "module+0xoffset symbol"
-  kStack,      // answer to dump_stacks(): text as for kCrash
-  kClock,      // a process has taken over the moved clock; value is the time
-  kSupervisor, // written by the supervisor itself (steps, deaths, verdicts), for trace and picture
+  kPoint,     // a point, fault or step was reached; key is the site's, value the hit on that thread
+  kDone,      // a fault or step ended; value is its result
+  kNote,      // key and value are the engine's; text may be set
+  kActed,     // an order acted: value is the order's id, text the action ("hold", "fail", ...)
+  kReleased,  // a held thread goes on; value is the order's id
+  kRegistered,  // a process registered; text is its name, value its pid
+  kThread,      // a thread registered; text is its label, value its tid
+  kAnnounced,   // name is the fact, text its value
+  kReady,       // the process called kvdrill_ready()
+  kCall,        // a call began; value is the call's id, name the command, text the call's name
+  kReturn,      // a call returned; value is the call's id, name the command, text the answer;
+                // key is 1 when it is an error
+  kLog,         // key is the severity, text the line
+  kCrash,  // value is the signal; text holds the frames, one per line: "module+0xoffset symbol"
+  kStack,  // answer to dump_stacks(): text as for kCrash
+  kClock,  // a process has taken over the moved clock; value is the time
+  kSupervisor,  // written by the supervisor itself (steps, deaths, verdicts), for trace and picture
 };
 
 // One record of the flight recorder, decoded. Events have one order, the sequence; it agrees with
 // every happens-before of the program.
 struct Event {
   std::uint64_t sequence = 0;
-  std::int64_t time_ns = 0;       // CLOCK_MONOTONIC
+  std::int64_t time_ns = 0;  // CLOCK_MONOTONIC
   EventKind kind{};
-  std::uint16_t process = 0;      // index into processes(); 0 is the supervisor
-  std::uint16_t thread = 0;       // index into the process's threads
-  bool torn = false;              // its writer died while writing it; only sequence is meant
-  std::string_view name;          // the site's or command's name; lives as long as the board
+  std::uint16_t process = 0;  // index into processes(); 0 is the supervisor
+  std::uint16_t thread = 0;   // index into the process's threads
+  bool torn = false;          // its writer died while writing it; only sequence is meant
+  std::string_view name;      // the site's or command's name; lives as long as the board
   std::int64_t key = 0;
   std::int64_t value = 0;
-  std::string_view text;          // lives as long as the board
+  std::string_view text;  // lives as long as the board
 };
 
 struct ThreadInfo {
@@ -74,22 +74,27 @@ enum class Action : std::uint32_t { kHold, kFail, kSkip, kCrash, kFreeze, kRun }
 // What shall happen at a point. Matches by name, and by whichever of the others is set.
 struct Order {
   Action action = Action::kHold;
-  std::string site;                     // "vmm.map"; with ".done" for the end of a fault or step
-  std::string process;                  // empty: any
-  std::string thread;                   // empty: any; a label
-  std::optional<std::int64_t> key;      // unset: any
-  std::uint64_t first_hit = 0;          // 0: any hit; n: the n-th on its thread (from 1)
-  std::uint64_t times = 1;              // acts at most this often; 0: always
-  std::int64_t code = 0;                // kFail: the code; kCrash: the signal
-  std::string command, arguments;       // kRun: command of the process, JSON text
+  std::string site = {};                 // "vmm.map"; with ".done" for the end of a fault or step
+  std::string process = {};              // empty: any
+  std::string thread = {};               // empty: any; a label
+  std::optional<std::int64_t> key = {};  // unset: any
+  // 0: any hit. n: on each thread the n-th (from 1) and as many after it as `times` says; hits that
+  // began before the order was given never count as its own.
+  std::uint64_t first_hit = 0;
+  std::uint64_t times = 1;     // acts at most this often, on all threads together; 0: always
+  std::int64_t code = 0;       // kFail: the code; kCrash: the signal
+  std::string command = {};    // kRun: command of the process
+  std::string arguments = {};  // kRun: JSON text
+  std::string call_name = {};  // kRun: of the call, in its kCall event; empty: the command
+  std::uint32_t call_id = 0;   // kRun: of the call, in its kCall and kReturn events
 };
 
 struct OrderState {
-  std::uint64_t acted = 0;     // how often it acted
-  std::uint64_t holding = 0;   // threads that stand there now
+  std::uint64_t acted = 0;    // how often it acted
+  std::uint64_t holding = 0;  // threads that stand there now
 };
 
-class Board {
+class __attribute__((visibility("default"))) Board {
  public:
   struct Options {
     std::uint32_t events = 1 << 15;      // capacity of the flight recorder
@@ -124,9 +129,11 @@ class Board {
   bool arm_wake(std::uint64_t from);
   void disarm_wake();
 
-  // --- orders; they may be given before the process exists. Returns the order's id.
+  // --- orders; they may be given before the process exists. Returns the order's id, 0 when the
+  // table is full (an overflow; no function minds that id). Orders that match the same hit act one
+  // after the other as they were given, but a hit fails, or is skipped, by one order only.
   std::uint32_t give(const Order& order);
-  // Lets go the threads held by it now and ends the order.
+  // Lets go the threads held or frozen by it now and ends the order.
   void release(std::uint32_t order);
   // The order acts no more; who is held stays held.
   void withdraw(std::uint32_t order);
@@ -149,7 +156,8 @@ class Board {
   // Writes an event of the supervisor's own.
   void record(std::string_view name, std::int64_t key, std::int64_t value, std::string_view text);
 
-  // Asks a thread of a living process for its stack; the answer is a kStack event. False: it is gone.
+  // Asks a thread of a living process for its stack; the answer is a kStack event. False: it is
+  // gone.
   bool dump_stack(pid_t pid, pid_t tid);
 
  private:

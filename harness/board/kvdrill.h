@@ -1,9 +1,9 @@
 /* kvdrill.h - the engine contract of kvdrill, in C.
  *
- * A program that links (or loads) libkvdrill.so and calls kvdrill_attach() can be driven by a drill:
- * its named moments can be observed, held, failed, skipped or crashed, its commands called, its
- * clock moved, and its last moments read after it died. `CONTRACT.md` beside this file is the page
- * to read first; `example_engine.c` is a whole engine in about sixty lines.
+ * A program that links (or loads) libkvdrill.so and calls kvdrill_attach() can be driven by a
+ * drill: its named moments can be observed, held, failed, skipped or crashed, its commands called,
+ * its clock moved, and its last moments read after it died. `CONTRACT.md` beside this file is the
+ * page to read first; `example_engine.c` is a whole engine in about sixty lines.
  *
  * What passes between a drill and a process is one shared mapping, the board, and one eventfd.
  * Both are inherited; the environment names them:
@@ -22,6 +22,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define KVDRILL_CONTRACT_VERSION 1
 
@@ -34,7 +35,8 @@ enum kvdrill_kind {
   KVDRILL_NOTE = 3   /* a fact for the checks: never acted on, so it may lie inside a lock */
 };
 
-/* One named moment. Static storage: it must outlive the process's last call. Zero the last three. */
+/* One named moment. Static storage: it must outlive the process's last call. Zero the last three.
+ */
 typedef struct kvdrill_site {
   const char* name;          /* dotted, static: "listener.read.body" */
   uint32_t kind;             /* enum kvdrill_kind */
@@ -133,6 +135,7 @@ int64_t kvdrill_now(void);
  * goes on when it has returned. One callback per process; set it before kvdrill_ready(). */
 void kvdrill_on_clock(void (*moved)(void* user, int64_t now), void* user);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

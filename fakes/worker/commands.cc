@@ -1,0 +1,200 @@
+#include "fakes/worker/commands.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kvcore/hook.h"
+#include "kvcore/socket_place.h"
+
+namespace kv::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a command gets, and where its answer goes.
+struct Call {
+  Worker& worker;
+  Runtime& runtime;
+  const Json& arguments;
+  kvdrill_reply* reply;
+
+  std::int64_t integer(const char* key, std::int64_t fallback) const {
+    return arguments.value(key, fallback);
+  }
+  std::vector<std::int64_t> offsets() const {
+    return arguments.at("offsets").get<std::vector<std::int64_t>>();
+  }
+  void answer(const std::string& text) const { kvdrill_answer(reply, text.c_str()); }
+  void answer(const Status& status) const {
+    if (!status.ok()) kvdrill_answer_error(reply, status.to_string().c_str());
+  }
+};
+
+// Runs `body` with the arguments parsed; whatever is wrong becomes the command's error.
+template <void (*body)(const Call&)>
+void command(void* engine, const char* text, kvdrill_reply* reply) {
+  auto& worker = *static_cast<Worker*>(engine);
+  Runtime* runtime = worker.runtime.load(std::memory_order_acquire);
+  if (runtime == nullptr) {
+    kvdrill_answer_error(reply, "the worker is not up yet");
+    return;
+  }
+  try {
+    const Json arguments = Json::parse(text);
+    if (!arguments.is_object()) {
+      kvdrill_answer_error(reply, "arguments: expected a JSON object");
+      return;
+    }
+    body(Call{worker, *runtime, arguments, reply});
+  } catch (const std::exception& error) {
+    kvdrill_answer_error(reply, error.what());
+  }
+}
+
+// ---- life
+
+void shutdown(const Call& call) {
+  call.answer(stop_result_name(call.runtime.shutdown()));
+}
+
+void start_listener(const Call& call) {
+  const RuntimeConfig& config = call.worker.options.runtime;
+  const std::int64_t rank = call.integer("rank", config.rank);
+  const std::int64_t stage = call.integer("stage", config.stage);
+  const Status status = call.runtime.start_listener(rank, stage);
+  if (status.ok()) announce_socket(call.worker, rank, stage);
+  call.answer(status);
+}
+
+void stop_listener(const Call& call) {
+  const RuntimeConfig& config = call.worker.options.runtime;
+  call.answer(stop_result_name(call.runtime.stop_listener(call.integer("rank", config.rank),
+                                                          call.integer("stage", config.stage))));
+}
+
+void initialised(const Call& call) {
+  call.answer(call.runtime.initialised() ? "yes" : "no");
+}
+
+void engine_shutdown(const Call& call) {
+  const bool throws = call.arguments.value("throws", false);
+  call.runtime.set_engine_shutdown([throws] {
+    point<"engine.shutdown">();
+    if (throws) throw std::runtime_error("the engine's shutdown was told to throw");
+  });
+}
+
+// A child that leaves by exit(), as a careless helper of an engine does, must not take its parent's
+// listener down.
+void exit_in_fork(const Call& call) {
+  const pid_t child = ::fork();
+  if (child == 0) std::exit(0);  // NOLINT(concurrency-mt-unsafe): it has one thread
+  if (child < 0) return call.answer(Status::system("fork", "", errno));
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0) {
+    if (errno != EINTR) return call.answer(Status::system("waitpid", "", errno));
+  }
+  if (WIFEXITED(state)) return call.answer("exit " + std::to_string(WEXITSTATUS(state)));
+  call.answer("signal " + std::to_string(WTERMSIG(state)));
+}
+
+// ---- pages
+
+void create_tensors(const Call& call) {
+  call.answer(
+      call.runtime.allocator().create_tensors(call.integer("group", 0), call.worker.options.shape));
+}
+
+void map(const Call& call) {
+  const auto mapped = call.runtime.allocator().map(call.integer("group", 0), call.offsets());
+  if (!mapped.ok()) return call.answer(mapped.status());
+  call.answer(Json(*mapped).dump());
+}
+
+void unmap(const Call& call) {
+  call.answer(call.runtime.allocator().unmap(call.integer("group", 0), call.offsets()));
+}
+
+void counts(const Call& call) {
+  const KvCounts counts = call.runtime.allocator().counts();
+  const Json json{{"reserved_bytes", counts.reserved_bytes},
+                  {"mapped_pages", counts.mapped_pages},
+                  {"quarantined_pages", counts.quarantined_pages},
+                  {"pending_unmaps", counts.pending_unmaps},
+                  {"degraded", counts.degraded}};
+  call.answer(json.dump());
+}
+
+Result<DeviceAddress> stamped(const Call& call) {
+  KV_ASSIGN_OR_RETURN(const DeviceAddress base,
+                      call.runtime.allocator().tensor(call.integer("group", 0),
+                                                      static_cast<int>(call.integer("layer", 0))));
+  return base + static_cast<DeviceAddress>(call.integer("offset", 0));
+}
+
+void write_stamp(const Call& call) {
+  const auto address = stamped(call);
+  if (!address.ok()) return call.answer(address.status());
+  const std::int64_t value = call.arguments.at("value").get<std::int64_t>();
+  call.answer(call.runtime.vmm().copy_to_device(*address, &value, sizeof value));
+}
+
+void read_stamp(const Call& call) {
+  const auto address = stamped(call);
+  if (!address.ok()) return call.answer(address.status());
+  std::int64_t value = 0;
+  const Status status = call.runtime.vmm().copy_from_device(&value, *address, sizeof value);
+  if (!status.ok()) return call.answer(status);
+  call.answer(std::to_string(value));
+}
+
+}  // namespace
+
+const kvdrill_command kCommands[] = {
+    {"shutdown", "Shuts the runtime down. Answers done, not_drained or failed.", command<shutdown>},
+    {"start_listener", "Starts a listener: {rank, stage}, the worker's own without them.",
+     command<start_listener>},
+    {"stop_listener",
+     "Stops one listener: {rank, stage}, the worker's own without them. Answers as shutdown.",
+     command<stop_listener>},
+    {"initialised", "Whether the runtime is up: yes or no.", command<initialised>},
+    {"engine_shutdown", "Gives the engine a shutdown of its own: {throws: bool}.",
+     command<engine_shutdown>},
+    {"exit_in_fork", "Forks a child that calls exit(0). Answers how it ended: exit 0.",
+     command<exit_in_fork>},
+    {"create_tensors", "Makes the tensors of a group: {group}.", command<create_tensors>},
+    {"map", "Maps pages: {offsets, group}. Answers the newly mapped ones, as [0,2097152].",
+     command<map>},
+    {"unmap", "Unmaps pages: {offsets, group}.", command<unmap>},
+    {"counts", "The allocator's counts, as a JSON object.", command<counts>},
+    {"write_stamp", "Writes 8 bytes to a page: {layer, offset, value, group}.",
+     command<write_stamp>},
+    {"read_stamp", "Reads 8 bytes of a page: {layer, offset, group}. Answers the number.",
+     command<read_stamp>},
+    {nullptr, nullptr, nullptr},
+};
+
+void announce_socket(const Worker& worker, std::int64_t rank, std::int64_t stage) {
+  const RuntimeConfig& config = worker.options.runtime;
+  const auto place = socket_place(config.socket_root, config.ipc_name, static_cast<int>(rank),
+                                  static_cast<int>(stage));
+  if (!place.ok()) return;  // then there is no such listener either
+  if (rank == config.rank && stage == config.stage) {
+    kvdrill_announce("socket", place->path.c_str());
+    kvdrill_announce("socket_dir", place->directory.c_str());
+    return;
+  }
+  const std::string fact = "socket_" + std::to_string(rank) + "_" + std::to_string(stage);
+  kvdrill_announce(fact.c_str(), place->path.c_str());
+}
+
+}  // namespace kv::worker

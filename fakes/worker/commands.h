@@ -1,0 +1,30 @@
+// What a drill may call in a worker.
+//
+// Threads: the commands run on threads of their own, several at once.
+// Ownership: borrow the Worker, which lives as long as the process.
+#ifndef FAKES_WORKER_COMMANDS_H_
+#define FAKES_WORKER_COMMANDS_H_
+
+#include <atomic>
+
+#include "fakes/worker/options.h"
+#include "harness/board/kvdrill.h"
+#include "kvcore/runtime.h"
+
+namespace kv::worker {
+
+struct Worker {
+  Options options;
+  std::atomic<Runtime*> runtime{nullptr};  // null until it is up; the commands say so
+};
+
+// Ended by a null name; their engine pointer is a Worker.
+extern const kvdrill_command kCommands[];
+
+// Tells the drill where the socket of this rank and stage is. Facts: "socket" and "socket_dir" for
+// the worker's own, "socket_<rank>_<stage>" for others.
+void announce_socket(const Worker& worker, std::int64_t rank, std::int64_t stage);
+
+}  // namespace kv::worker
+
+#endif  // FAKES_WORKER_COMMANDS_H_

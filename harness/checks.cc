@@ -1,0 +1,310 @@
+#include "harness/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace kv::drill {
+namespace {
+
+const std::string& name_at(const Record& record, std::uint16_t index) {
+  static const std::string kUnknown = "an unknown process";
+  return index < record.processes.size() ? record.processes[index].name : kUnknown;
+}
+
+// "worker", or "worker (pid 12)" when several processes of that name were run.
+std::string naming(const Record& record, const Record::Ended& ended) {
+  const auto same = std::count_if(
+      record.ended.begin(), record.ended.end(),
+      [&ended](const Record::Ended& other) { return other.process == ended.process; });
+  return same > 1 ? fmt::format("{} (pid {})", ended.process, ended.pid) : ended.process;
+}
+
+// At most five of them, and how many more there are.
+std::string some(const std::vector<std::string>& entries) {
+  constexpr std::size_t kShown = 5;
+  const auto shown = std::min(entries.size(), kShown);
+  std::string text = fmt::format("{}", fmt::join(entries.begin(), entries.begin() + shown, ", "));
+  if (entries.size() > kShown) text += fmt::format(" and {} more", entries.size() - kShown);
+  return text;
+}
+
+std::string plural(std::uint64_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+CheckResult passed(std::string name, std::string why = {}) {
+  return {std::move(name), Verdict::kPass, std::move(why), {}};
+}
+CheckResult failed(std::string name, std::string why) {
+  return {std::move(name), Verdict::kFail, std::move(why), {}};
+}
+CheckResult not_judged(std::string name) {
+  return passed(std::move(name), "not judged: the drill was cut short");
+}
+
+// What one listener generation of one process has done so far.
+struct Stop {
+  bool cut = false;
+  std::uint64_t cut_at = 0;
+  std::uint64_t running = 0;  // dispatched, not ended
+  std::string_view last_command;
+};
+
+// Follows one note; a violation of the stop rule in words, empty otherwise.
+std::string follow(const Event& event, const std::string& process, Stop* stop) {
+  if (event.name == "listener.cut") {
+    if (!stop->cut) stop->cut_at = event.sequence;
+    stop->cut = true;
+  } else if (event.name == "listener.dispatch") {
+    ++stop->running;
+    stop->last_command = event.text;
+    if (stop->cut) {
+      return fmt::format("{}: listener {} dispatched '{}' (event {}) after it was cut (event {})",
+                         process, event.key, event.text, event.sequence, stop->cut_at);
+    }
+  } else if (event.name == "listener.handler.end") {
+    if (stop->running > 0) --stop->running;
+  } else if (event.name == "listener.stop.return" && event.value == 0 && stop->running > 0) {
+    return fmt::format("{}: a stop of listener {} said done (event {}) while {} running, '{}' last",
+                       process, event.key, event.sequence,
+                       plural(stop->running, "handler") + (stop->running == 1 ? " was" : " were"),
+                       stop->last_command);
+  }
+  return {};
+}
+
+CheckResult no_dispatch_after_stop(const Record& record) {
+  const std::string name = "no_dispatch_after_stop";
+  std::map<std::pair<std::uint16_t, std::int64_t>, Stop> stops;
+  std::uint64_t torn = 0;
+  std::string first;
+  std::uint64_t violations = 0;
+  for (const Event& event : record.events) {
+    if (event.torn) {
+      ++torn;
+      continue;
+    }
+    if (event.kind != EventKind::kNote || !event.name.starts_with("listener.")) continue;
+    std::string why =
+        follow(event, name_at(record, event.process), &stops[{event.process, event.key}]);
+    if (why.empty()) continue;
+    if (++violations == 1) first = std::move(why);
+  }
+  const std::string remark =
+      torn == 0
+          ? ""
+          : fmt::format("{} torn: the writer died while writing, and what it said is not known",
+                        plural(torn, "event") + (torn == 1 ? " is" : " are"));
+  if (violations == 0) return passed(name, remark);
+  if (violations > 1) first += fmt::format(", and {} more", violations - 1);
+  if (torn > 0) first += "; " + remark;
+  return failed(name, std::move(first));
+}
+
+void add_count(std::vector<std::string>* parts, std::uint64_t count, std::string_view word) {
+  if (count > 0) parts->push_back(plural(count, word));
+}
+
+std::string card_left(const Record& record, const Record::Ended& ended) {
+  for (const Holding& held : record.card.owners) {
+    if (held.pid != ended.pid) continue;
+    std::vector<std::string> parts;
+    add_count(&parts, held.bytes, "byte");
+    add_count(&parts, held.handles, "handle");
+    add_count(&parts, held.mappings, "mapping");
+    add_count(&parts, held.reservations, "reservation");
+    add_count(&parts, held.allocations, "allocation");
+    if (parts.empty()) continue;
+    return fmt::format("{} ended holding {} of the card", naming(record, ended),
+                       fmt::join(parts, ", "));
+  }
+  return {};
+}
+
+CheckResult nothing_left(const Record& record) {
+  const std::string name = "nothing_left";
+  if (record.cut_short) return not_judged(name);
+  std::vector<std::string> parts;
+  if (!record.card_unreadable.empty()) {
+    return {
+        name, Verdict::kError, "the card's ledger cannot be read: " + record.card_unreadable, {}};
+  }
+  for (const Record::Ended& ended : record.ended) {
+    if (ended.gentle) {
+      if (std::string held = card_left(record, ended); !held.empty()) parts.push_back(held);
+    }
+    if (!ended.descriptors_left.empty()) {
+      parts.push_back(fmt::format("{} kept open after its shutdown: {}", naming(record, ended),
+                                  some(ended.descriptors_left)));
+    }
+    if (ended.threads_left > 0) {
+      parts.push_back(
+          fmt::format("{} kept {} after its shutdown", naming(record, ended),
+                      plural(static_cast<std::uint64_t>(ended.threads_left), "thread")));
+    }
+  }
+  if (!record.files_left.empty()) parts.push_back("left below the run: " + some(record.files_left));
+  if (!record.default_left.empty()) {
+    parts.push_back("left in the default places: " + some(record.default_left));
+  }
+  if (!record.processes_left.empty()) {
+    parts.push_back("processes had to be killed: " + some(record.processes_left));
+  }
+  if (parts.empty()) return passed(name);
+  return failed(name, fmt::format("{}", fmt::join(parts, "; ")));
+}
+
+// " at a < b < c": the innermost frames of a process's crash, empty when it reported none.
+std::string crash_frames(const Record& record, pid_t pid) {
+  constexpr int kFrames = 8;
+  for (const Event& event : record.events) {
+    if (event.kind != EventKind::kCrash || event.torn) continue;
+    if (event.process >= record.processes.size()) continue;
+    if (record.processes[event.process].pid != pid) continue;
+    std::string frames;
+    std::string_view left = event.text;
+    for (int i = 0; i < kFrames && !left.empty(); ++i) {
+      const auto end = left.find('\n');
+      const auto line = left.substr(0, end);
+      left = end == std::string_view::npos ? std::string_view() : left.substr(end + 1);
+      // The symbol says more than the offset before it, where there is one.
+      const auto space = line.find(' ');
+      const auto frame = space == std::string_view::npos ? line : line.substr(space + 1);
+      frames += frames.empty() ? " at " : " < ";
+      frames += frame.empty() ? line : frame;
+    }
+    return frames;
+  }
+  return {};
+}
+
+std::string wrong_end(const Record& record, const Record::Ended& ended) {
+  const Expected& expected = ended.expected;
+  if (expected.any) return {};
+  const std::string wanted = expected.signal
+                                 ? signal_name(*expected.signal)
+                                 : fmt::format("exit code {}", expected.code.value_or(0));
+  if (!ended.end) {
+    return fmt::format("{} was still there at the end, expected {}", naming(record, ended), wanted);
+  }
+  const bool right =
+      !ended.end->unknown &&
+      (ended.end->by_signal ? expected.signal && ended.end->value == *expected.signal
+                            : !expected.signal && ended.end->value == expected.code.value_or(0));
+  if (right && ended.asked) return {};
+  std::string why = fmt::format("{} ended by {}", naming(record, ended), end_text(*ended.end));
+  if (!right) why += ", expected " + wanted;
+  if (!ended.asked) {
+    why += ended.ready ? ", before the drill told it to" : ", before it was ready";
+  }
+  why += crash_frames(record, ended.pid);
+  if (!ended.last_words.empty()) why += fmt::format("; its last words: '{}'", ended.last_words);
+  return why;
+}
+
+CheckResult no_crash(const Record& record) {
+  std::vector<std::string> parts;
+  for (const Record::Ended& ended : record.ended) {
+    if (std::string why = wrong_end(record, ended); !why.empty()) parts.push_back(std::move(why));
+  }
+  if (parts.empty()) return passed("no_crash");
+  return failed("no_crash", fmt::format("{}", fmt::join(parts, "; ")));
+}
+
+CheckResult no_hang(const Record& record) {
+  if (!record.hang) return passed("no_hang");
+  CheckResult result = failed("no_hang", *record.hang);
+  result.position = record.hang_position;
+  return result;
+}
+
+CheckResult prompt_exit(const Record& record) {
+  const std::string name = "prompt_exit";
+  bool moved = false;
+  std::string first;
+  std::uint64_t expired = 0;
+  for (const Event& event : record.events) {
+    if (event.torn) continue;
+    if (record.cut_short && event.sequence >= *record.cut_short) break;
+    if (event.kind == EventKind::kSupervisor && event.name == kAdvanceEvent) moved = true;
+    if (moved || event.kind != EventKind::kNote || event.name != "clock.expired") continue;
+    if (++expired > 1) continue;
+    first =
+        fmt::format("{}: the wait '{}' ran out (event {}) and the drill had not moved the clock",
+                    name_at(record, event.process), event.text, event.sequence);
+  }
+  if (expired == 0) return passed(name);
+  if (expired > 1) first += fmt::format(", and {} more", expired - 1);
+  return failed(name, std::move(first));
+}
+
+CheckResult clean_logs(const Record& record) {
+  std::string first;
+  std::uint64_t lines = 0;
+  for (const Event& event : record.events) {
+    if (event.torn || event.kind != EventKind::kLog || event.key < 1) continue;
+    if (record.cut_short && event.sequence >= *record.cut_short) break;
+    const bool allowed = std::any_of(
+        record.log_allowed.begin(), record.log_allowed.end(),
+        [&event](const auto& text) { return event.text.find(text) != std::string_view::npos; });
+    if (allowed || ++lines > 1) continue;
+    first = fmt::format("{} logged {}: '{}'", name_at(record, event.process),
+                        event.key == 1 ? "a warning" : "an error", event.text);
+  }
+  if (lines == 0) return passed("clean_logs");
+  if (lines > 1) first += fmt::format(", and {} more", lines - 1);
+  return failed("clean_logs", std::move(first));
+}
+
+}  // namespace
+
+std::vector<CheckResult> default_checks(const Record& record) {
+  return {no_dispatch_after_stop(record),
+          nothing_left(record),
+          no_crash(record),
+          no_hang(record),
+          prompt_exit(record),
+          clean_logs(record)};
+}
+
+const std::vector<std::string>& default_check_names() {
+  static const std::vector<std::string> names = {
+      "no_dispatch_after_stop", "nothing_left", "no_crash", "no_hang", "prompt_exit", "clean_logs"};
+  return names;
+}
+
+std::string signal_name(int signal) {
+  if (const char* name = ::sigabbrev_np(signal)) return fmt::format("SIG{}", name);
+  return fmt::format("signal {}", signal);
+}
+
+std::string end_text(const End& end) {
+  if (end.unknown) return "an end that somebody else took note of";
+  if (!end.by_signal) return fmt::format("exit code {}", end.value);
+  return signal_name(end.value) + (end.core ? " (core)" : "");
+}
+
+std::vector<std::string> unexcused(const std::string& root, const std::vector<std::string>& left,
+                                   const std::vector<std::string>& excused) {
+  std::vector<std::string> rest;
+  for (const std::string& entry : left) {
+    const std::string path = root + "/" + entry;
+    const bool fine = std::any_of(excused.begin(), excused.end(), [&path](const auto& known) {
+      if (path.ends_with('/')) {
+        return known.starts_with(path) || known + "/" == path;
+      }
+      return known == path;
+    });
+    if (!fine) rest.push_back(entry);
+  }
+  return rest;
+}
+
+}  // namespace kv::drill

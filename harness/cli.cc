@@ -1,0 +1,103 @@
+#include "harness/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+namespace kv::drill {
+namespace {
+
+constexpr const char* kAbout =
+    "kvdrill: fire drills for elastic KV-cache runtimes.\n"
+    "Runs scenario files on real processes and says what broke.";
+constexpr const char* kFooter =
+    "Exit codes: 0 all passed, 1 failed, 2 usage or invalid scenario, 3 void, 4 harness error,\n"
+    "130 interrupted. The language of scenario files: scenarios/README.md.";
+
+void add_paths(CLI::App* command, CommandLine* line) {
+  command->add_option("paths", line->paths, "Scenario files, or folders of them")
+      ->default_str("scenarios");
+  command->add_option("--engine", line->engine, "Engine program (default: kvworker beside kvdrill)")
+      ->type_name("PROGRAM");
+  command->add_option("--card", line->card, "fake: the card of this project; cuda: the real driver")
+      ->check(CLI::IsMember({"fake", "cuda"}))
+      ->type_name("fake|cuda");
+  command->add_option("--driver", line->driver, "A driver library by path, instead of --card")
+      ->type_name("FILE");
+  command->add_option("--filter", line->filter, "Only drills whose name matches this pattern (*, ?)")
+      ->type_name("GLOB");
+}
+
+void add_running(CLI::App* command, CommandLine* line) {
+  command->add_option("-j,--jobs", line->jobs, "Drills side by side (default: one per core)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+  command->add_option("--format", line->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("text|json");
+  command->add_option("--report", line->report_folder, "Write DIR/index.html")->type_name("DIR");
+  command->add_option("--runs", line->runs_folder, "Where run folders are made (default: /tmp)")
+      ->type_name("DIR");
+  command->add_flag("--keep", line->keep, "Keep the run folders of passing runs too");
+}
+
+void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
+  run->add_option("--repeat", line->repeat, "Run each drill N times")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+      ->type_name("N");
+  run->add_flag("--until-fail", line->until_fail, "Stop at the first run that does not pass");
+  run->add_option("--max-fail", line->max_fail, "Stop after N runs that did not pass")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  run->add_option("--shuffle", line->shuffle, "Run in an order drawn from SEED")->type_name("SEED");
+  run->add_option("--shard", *shard, "Run the I-th of N parts of the suite")->type_name("I/N");
+  run->add_option("--junit", line->junit_path, "Write JUnit XML")->type_name("FILE");
+}
+
+bool parse_shard(const std::string& text, CommandLine* line) {
+  if (text.empty()) return true;
+  unsigned long long index = 0, count = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%llu/%llu%c", &index, &count, &rest) != 2 || index < 1 ||
+      index > count) {
+    std::fprintf(stderr, "kvdrill: --shard: '%s' is not a part of the suite, expected I/N with 1 <= I <= N (1/4)\n",
+                 text.c_str());
+    return false;
+  }
+  line->shard_index = index;
+  line->shard_count = count;
+  return true;
+}
+
+}  // namespace
+
+Parsed parse_command_line(int argc, char** argv) {
+  CommandLine line;
+  std::string shard;
+  CLI::App app{kAbout, "kvdrill"};
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  CLI::App* run = app.add_subcommand("run", "Run drills and print their verdicts");
+  CLI::App* prove = app.add_subcommand(
+      "prove", "Run each proof: with its protections left out, exactly the named checks must fail");
+  CLI::App* list = app.add_subcommand("list", "List drills, arms and proofs");
+  CLI::App* lint = app.add_subcommand("lint", "Check scenario files without running them");
+  for (CLI::App* command : {run, prove, list, lint}) add_paths(command, &line);
+  for (CLI::App* command : {run, prove}) add_running(command, &line);
+  add_choosing(run, &line, &shard);
+  list->add_option("--format", line.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return {std::nullopt, code == 0 ? 0 : 2};
+  }
+  if (!parse_shard(shard, &line)) return {std::nullopt, 2};
+  if (line.paths.empty()) line.paths = {"scenarios"};
+  line.command = run->parsed()     ? Command::kRun
+                 : prove->parsed() ? Command::kProve
+                 : list->parsed()  ? Command::kList
+                                   : Command::kLint;
+  return {std::move(line), 0};
+}
+
+}  // namespace kv::drill

@@ -1,0 +1,16 @@
+// What kvdrill's commands do. Each returns the program's exit code.
+#ifndef HARNESS_COMMANDS_H_
+#define HARNESS_COMMANDS_H_
+
+#include "harness/cli.h"
+#include "harness/suite.h"
+
+namespace kv::drill {
+
+int run_command(const Suite& suite, const CommandLine& line);
+int prove_command(const Suite& suite, const CommandLine& line);
+int list_command(const Suite& suite, const CommandLine& line);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_COMMANDS_H_

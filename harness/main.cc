@@ -1,0 +1,40 @@
+// kvdrill: reads the command line, opens the suite, carries out the command.
+
+#include <cstdio>
+#include <exception>
+
+#include "harness/cli.h"
+#include "harness/commands.h"
+#include "harness/suite.h"
+
+namespace {
+
+int carry_out(const kv::drill::CommandLine& line) {
+  using kv::drill::Command;
+  auto suite = kv::drill::open_suite(line);
+  if (!suite) {
+    for (const std::string& text : suite.error().lines) std::fprintf(stderr, "%s\n", text.c_str());
+    return suite.error().exit_code;
+  }
+  switch (line.command) {
+    case Command::kRun: return kv::drill::run_command(*suite, line);
+    case Command::kProve: return kv::drill::prove_command(*suite, line);
+    case Command::kList: return kv::drill::list_command(*suite, line);
+    case Command::kLint:
+      std::printf("%zu files, no fault\n", suite->scenarios.size());
+      return 0;
+  }
+  return 4;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const kv::drill::Parsed parsed = kv::drill::parse_command_line(argc, argv);
+    return parsed.line ? carry_out(*parsed.line) : parsed.exit_code;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvdrill: %s\n", error.what());
+    return 4;
+  }
+}

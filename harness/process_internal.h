@@ -1,0 +1,46 @@
+// What the files behind process.h share. Nobody else includes it.
+#ifndef HARNESS_PROCESS_INTERNAL_H_
+#define HARNESS_PROCESS_INTERNAL_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+#include "harness/process.h"
+
+namespace kv::drill {
+
+// Owns a descriptor; -1: none. Closing keeps errno.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = other.release();
+    }
+    return *this;
+  }
+  ~Descriptor() { close(); }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+// By number: the C library's declarations cannot be linked from C++ before its version 2.37.
+int open_pidfd(pid_t pid);  // closed on exec; -1 and errno
+bool send_signal(int pidfd, int signal);
+
+// As start(), but the standard outputs are these descriptors (-1: /dev/null) instead of files.
+tl::expected<Child, std::string> start_on(const Launch& launch, bool keep_cores, int out, int err);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_PROCESS_INTERNAL_H_

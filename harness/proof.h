@@ -1,0 +1,36 @@
+// Judges proofs: with a protection left out, exactly the named checks must fail. And finds the
+// protections that no proof speaks for.
+//
+// Threads, ownership: pure functions of values.
+#ifndef HARNESS_PROOF_H_
+#define HARNESS_PROOF_H_
+
+#include <string>
+#include <vector>
+
+#include "harness/scenario.h"
+#include "harness/verdict.h"
+
+namespace kv::drill {
+
+struct ProofResult {
+  std::string scenario;  // full name of the drill
+  std::string file;
+  std::vector<std::string> skip;   // the steps left out
+  std::vector<std::string> fails;  // the checks that must fail, exactly
+  Verdict verdict = Verdict::kPass;
+  std::string why;  // empty for a pass
+  Position position;
+  std::int64_t ms = 0;
+  std::string folder, repeat;
+};
+
+// `run` is the drill's result with the proof's steps left out. Void when a step was never reached.
+ProofResult judge(const Drill& drill, const Proof& proof, const DrillResult& run);
+
+// The steps of `engine` that no passed proof names, sorted.
+std::vector<std::string> surviving(const Engine& engine, const std::vector<ProofResult>& proofs);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_PROOF_H_

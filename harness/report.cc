@@ -1,0 +1,221 @@
+#include "harness/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace kv::drill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string word(Verdict verdict, bool color) {
+  const std::string_view name = verdict_name(verdict);
+  if (!color) return fmt::format("{:<5}", name);
+  const int code = verdict == Verdict::kPass ? 32 : verdict == Verdict::kSkip ? 33 : 31;
+  return fmt::format("\x1b[{}m{:<5}\x1b[0m", code, name);
+}
+
+std::string place(const Position& position) {
+  if (position.file.empty()) return {};
+  return fmt::format("{}:{}:{}", position.file, position.line, position.column);
+}
+
+// Bytes that are not UTF-8 come from engines and peers: they are shown, never thrown on.
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+void indent_into(std::string* out, std::string_view text) {
+  std::size_t from = 0;
+  while (from < text.size()) {
+    const std::size_t to = std::min(text.find('\n', from), text.size());
+    *out += fmt::format("         {}\n", text.substr(from, to - from));
+    from = to + 1;
+  }
+}
+
+Json json_of(const DrillResult& result) {
+  Json checks = Json::array();
+  for (const CheckResult& check : result.checks) {
+    checks.push_back({{"name", check.name},
+                      {"verdict", verdict_name(check.verdict)},
+                      {"why", check.why}});
+  }
+  Json processes = Json::array();
+  for (const ProcessResult& process : result.processes) {
+    processes.push_back({{"name", process.name},
+                         {"exit", process.exit < 0 ? Json(nullptr) : Json(process.exit)},
+                         {"signal", process.core_signal.empty() ? Json(nullptr)
+                                                                : Json(process.core_signal)}});
+  }
+  return {{"name", result.name}, {"file", result.file},     {"verdict", verdict_name(result.verdict)},
+          {"ms", result.ms},     {"checks", checks},        {"processes", processes},
+          {"folder", result.folder}};
+}
+
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default:
+        // XML 1.0 has no place for other control characters, not even escaped.
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
+    }
+  }
+  return out;
+}
+
+std::string reasons(const DrillResult& result) {
+  std::string all;
+  for (const CheckResult& check : result.checks) {
+    if (check.verdict == Verdict::kPass) continue;
+    all += fmt::format("{}: {}\n", check.name, check.why);
+  }
+  return all;
+}
+
+}  // namespace
+
+void Totals::add(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass: ++passed; break;
+    case Verdict::kSkip: ++skipped; break;
+    case Verdict::kVoid: ++voided; break;
+    case Verdict::kFail: ++failed; break;
+    case Verdict::kError: ++errors; break;
+  }
+}
+
+int Totals::exit_code() const {
+  if (errors > 0) return 4;
+  if (failed > 0) return 1;
+  if (voided > 0) return 3;
+  return 0;
+}
+
+std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
+                        bool color) {
+  std::string out = fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color), result.name,
+                                result.ms);
+  if (times > 1) out += fmt::format("  passed {} of {}", times - failures, times);
+  out += '\n';
+  if (result.verdict == Verdict::kPass) return out;
+  for (const CheckResult& check : result.checks) {
+    if (check.verdict == Verdict::kPass) continue;
+    indent_into(&out, fmt::format("{}: {}{}", check.name, verdict_name(check.verdict),
+                                  check.why.empty() ? "" : ": " + check.why));
+    if (!place(check.position).empty()) indent_into(&out, "  at " + place(check.position));
+  }
+  if (!result.folder.empty()) indent_into(&out, "folder: " + result.folder);
+  if (!result.repeat.empty()) indent_into(&out, "repeat: " + result.repeat);
+  return out;
+}
+
+std::string proof_lines(const ProofResult& result, bool color) {
+  std::string out = fmt::format("  {}  {} without {}\n", word(result.verdict, color),
+                                result.scenario, fmt::join(result.skip, " and "));
+  if (result.verdict == Verdict::kPass) {
+    indent_into(&out, fmt::format("fails exactly: {}", fmt::join(result.fails, ", ")));
+    return out;
+  }
+  indent_into(&out, result.why);
+  indent_into(&out, "  at " + place(result.position));
+  if (!result.folder.empty()) indent_into(&out, "folder: " + result.folder);
+  if (!result.repeat.empty()) indent_into(&out, "repeat: " + result.repeat);
+  return out;
+}
+
+std::string last_line(const Totals& totals, std::int64_t ns) {
+  return fmt::format("{} passed, {} failed, {} void, {} skipped, {} errors in {:.2f} s\n",
+                     totals.passed, totals.failed, totals.voided, totals.skipped, totals.errors,
+                     static_cast<double>(ns) / 1e9);
+}
+
+std::string run_json(const std::vector<DrillResult>& results, const Totals& totals) {
+  Json scenarios = Json::array();
+  for (const DrillResult& result : results) scenarios.push_back(json_of(result));
+  const Json all = {{"scenarios", scenarios},      {"passed", totals.passed},
+                    {"failed", totals.failed},     {"void", totals.voided},
+                    {"skipped", totals.skipped},   {"errors", totals.errors}};
+  return dump(all, 1) + "\n";
+}
+
+std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps,
+                       const std::vector<std::string>& surviving) {
+  Json list = Json::array();
+  for (const ProofResult& proof : proofs) {
+    list.push_back({{"scenario", proof.scenario},
+                    {"skip", proof.skip},
+                    {"fails", proof.fails},
+                    {"verdict", verdict_name(proof.verdict)},
+                    {"why", proof.why}});
+  }
+  return dump({{"proofs", list}, {"steps", steps}, {"surviving", surviving}}, 1) + "\n";
+}
+
+std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
+  Totals totals;
+  for (const DrillResult& result : results) totals.add(result.verdict);
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  // A void run is not a pass, and JUnit has no word of its own for it: it counts as an error.
+  out += fmt::format(
+      "<testsuites>\n<testsuite name=\"kvdrill\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
+      "skipped=\"{}\" time=\"{:.3f}\">\n",
+      totals.all(), totals.failed, totals.errors + totals.voided, totals.skipped,
+      static_cast<double>(ns) / 1e9);
+  for (const DrillResult& result : results) {
+    out += fmt::format("<testcase classname=\"{}\" name=\"{}\" file=\"{}\" time=\"{:.3f}\">",
+                       xml(result.file), xml(result.name), xml(result.file),
+                       static_cast<double>(result.ns) / 1e9);
+    const std::string why = xml(reasons(result));
+    const std::string detail = xml(result.repeat.empty() ? "" : "repeat: " + result.repeat);
+    switch (result.verdict) {
+      case Verdict::kPass: break;
+      case Verdict::kSkip: out += fmt::format("<skipped message=\"{}\"/>", why); break;
+      case Verdict::kFail:
+        out += fmt::format("<failure message=\"{}\">{}</failure>", why, detail);
+        break;
+      case Verdict::kVoid:
+        out += fmt::format("<error type=\"void\" message=\"{}\">{}</error>", why, detail);
+        break;
+      case Verdict::kError:
+        out += fmt::format("<error type=\"harness\" message=\"{}\">{}</error>", why, detail);
+        break;
+    }
+    out += "</testcase>\n";
+  }
+  return out + "</testsuite>\n</testsuites>\n";
+}
+
+bool write_file(const std::string& path, std::string_view text, std::string* why) {
+  const std::filesystem::path target(path);
+  std::error_code error;
+  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
+  if (!error) {
+    const std::string part = path + ".part";
+    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file.fail()) {
+      std::filesystem::rename(part, target, error);
+      if (!error) return true;
+    } else {
+      error = std::error_code(errno, std::generic_category());
+    }
+  }
+  *why = fmt::format("cannot write {}: {}", path, error.message());
+  return false;
+}
+
+}  // namespace kv::drill

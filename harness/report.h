@@ -1,0 +1,55 @@
+// What a run says: lines for people, JSON, JUnit XML, and a page. Each is a pure function of the
+// results except for the writing of files.
+//
+// Threads, ownership: values; files are written whole or not at all (rename into place).
+#ifndef HARNESS_REPORT_H_
+#define HARNESS_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/proof.h"
+#include "harness/verdict.h"
+
+namespace kv::drill {
+
+struct Totals {
+  std::uint64_t passed = 0, failed = 0, voided = 0, skipped = 0, errors = 0;
+  void add(Verdict verdict);
+  std::uint64_t all() const { return passed + failed + voided + skipped + errors; }
+  // 0 all passed (or skipped), 1 failed, 3 void, 4 harness error: the worst of them.
+  int exit_code() const;
+};
+
+// One drill's line, and under a failure its reasons, its folder and the command that repeats it.
+// `times` is how often it ran, `failures` how often it did not pass; `color` for a terminal.
+std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
+                        bool color);
+std::string proof_lines(const ProofResult& result, bool color);
+// "12 passed, 0 failed, 0 void, 0 skipped, 0 errors in 0.31 s"
+std::string last_line(const Totals& totals, std::int64_t ns);
+
+// The formats of the design page, section 6.
+std::string run_json(const std::vector<DrillResult>& results, const Totals& totals);
+std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps,
+                       const std::vector<std::string>& surviving);
+
+std::string junit(const std::vector<DrillResult>& results, std::int64_t ns);
+
+struct PageInput {
+  std::string command;  // that made it
+  std::vector<DrillResult> results;
+  std::vector<ProofResult> proofs;
+  std::int64_t ns = 0;
+};
+// One self-contained page: drills, arms, proofs, times, and the way to each kept run.
+std::string index_html(const PageInput& input);
+
+// Creates missing folders; false with `why` when it cannot be written.
+bool write_file(const std::string& path, std::string_view text, std::string* why);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_REPORT_H_

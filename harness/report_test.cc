@@ -1,0 +1,155 @@
+#include "harness/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace kv::drill {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+DrillResult failed_run() {
+  DrillResult result;
+  result.name = "stalled header / <arm> & \"more\"";
+  result.file = "scenarios/a.toml";
+  result.verdict = Verdict::kFail;
+  result.ms = 12;
+  result.ns = 12'345'678;
+  result.checks = {{"no_crash", Verdict::kPass, "", {}},
+                   {"cut off", Verdict::kFail, "no end\nof it", {"scenarios/a.toml", 9, 3}}};
+  result.processes = {{"worker", -1, 11, "SIGSEGV"}, {"reader", 0, 0, ""}};
+  result.repeat = "kvdrill run scenarios/a.toml";
+  result.folder = "/tmp/kvdrill.x";
+  return result;
+}
+
+TEST(Totals, TheWorstDecidesTheExitCode) {
+  Totals totals;
+  EXPECT_EQ(totals.exit_code(), 0);
+  totals.add(Verdict::kSkip);
+  totals.add(Verdict::kPass);
+  EXPECT_EQ(totals.exit_code(), 0);
+  totals.add(Verdict::kVoid);
+  EXPECT_EQ(totals.exit_code(), 3);
+  totals.add(Verdict::kFail);
+  EXPECT_EQ(totals.exit_code(), 1);
+  totals.add(Verdict::kError);
+  EXPECT_EQ(totals.exit_code(), 4);
+  EXPECT_EQ(totals.all(), 5u);
+}
+
+TEST(Lines, AFailureSaysWhyWhereAndHowToRepeat) {
+  const std::string lines = drill_lines(failed_run(), 1, 1, false);
+  EXPECT_THAT(lines, HasSubstr("fail "));
+  EXPECT_THAT(lines, HasSubstr("cut off: fail: no end"));
+  EXPECT_THAT(lines, HasSubstr("at scenarios/a.toml:9:3"));
+  EXPECT_THAT(lines, HasSubstr("repeat: kvdrill run scenarios/a.toml"));
+  EXPECT_THAT(lines, HasSubstr("folder: /tmp/kvdrill.x"));
+  EXPECT_THAT(lines, Not(HasSubstr("no_crash")));
+}
+
+TEST(Lines, RepeatsAreCounted) {
+  EXPECT_THAT(drill_lines(failed_run(), 200, 3, false), HasSubstr("passed 197 of 200"));
+}
+
+TEST(Lines, NoColorOutsideATerminal) {
+  EXPECT_THAT(drill_lines(failed_run(), 1, 1, false), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(drill_lines(failed_run(), 1, 1, true), HasSubstr("\x1b["));
+}
+
+TEST(RunJson, HasTheAgreedShape) {
+  Totals totals;
+  totals.add(Verdict::kFail);
+  const auto json = nlohmann::json::parse(run_json({failed_run()}, totals));
+  EXPECT_EQ(json["failed"], 1);
+  EXPECT_EQ(json["passed"], 0);
+  EXPECT_EQ(json["void"], 0);
+  EXPECT_EQ(json["skipped"], 0);
+  EXPECT_EQ(json["errors"], 0);
+  const auto& run = json["scenarios"][0];
+  EXPECT_EQ(run["verdict"], "fail");
+  EXPECT_EQ(run["ms"], 12);
+  EXPECT_EQ(run["checks"][1]["name"], "cut off");
+  EXPECT_EQ(run["checks"][1]["why"], "no end\nof it");
+  EXPECT_EQ(run["processes"][0]["signal"], "SIGSEGV");
+  EXPECT_TRUE(run["processes"][0]["exit"].is_null());
+  EXPECT_EQ(run["processes"][1]["exit"], 0);
+  EXPECT_TRUE(run["processes"][1]["signal"].is_null());
+}
+
+TEST(RunJson, BytesThatAreNotUtf8AreShownNotThrownOn) {
+  DrillResult result = failed_run();
+  result.checks[1].why = "peer said \xff\xfe";
+  EXPECT_NO_THROW(nlohmann::json::parse(run_json({result}, Totals())));
+}
+
+TEST(ProveJson, HasTheAgreedShape) {
+  ProofResult proof;
+  proof.scenario = "s";
+  proof.skip = {"a.b"};
+  proof.fails = {"c"};
+  const auto json = nlohmann::json::parse(prove_json({proof}, 7, {"x.y"}));
+  EXPECT_EQ(json["steps"], 7);
+  EXPECT_EQ(json["surviving"][0], "x.y");
+  EXPECT_EQ(json["proofs"][0]["skip"][0], "a.b");
+  EXPECT_EQ(json["proofs"][0]["verdict"], "pass");
+}
+
+TEST(Junit, EscapesAndCountsAVoidRunAsAnError) {
+  DrillResult odd = failed_run();
+  odd.verdict = Verdict::kVoid;
+  const std::string xml = junit({failed_run(), odd}, 1'000'000'000);
+  EXPECT_THAT(xml, HasSubstr("tests=\"2\" failures=\"1\" errors=\"1\" skipped=\"0\""));
+  EXPECT_THAT(xml, HasSubstr("&lt;arm&gt; &amp; &quot;more&quot;"));
+  EXPECT_THAT(xml, HasSubstr("<error type=\"void\""));
+  EXPECT_THAT(xml, Not(HasSubstr("<arm>")));
+}
+
+TEST(Page, EscapesAndNamesEveryRun) {
+  PageInput input;
+  input.results = {failed_run()};
+  const std::string page = index_html(input);
+  EXPECT_THAT(page, HasSubstr("&lt;arm&gt;"));
+  EXPECT_THAT(page, HasSubstr("not all passed"));
+  EXPECT_THAT(page, HasSubstr("cut off"));
+}
+
+class WriteFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/kvreport.XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    root_ = path;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::string root_;
+};
+
+TEST_F(WriteFile, MakesFoldersAndReplacesWhole) {
+  std::string why;
+  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "one", &why)) << why;
+  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "two", &why)) << why;
+  std::ifstream file(root_ + "/a/b/c.txt");
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), "two");
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/a/b/c.txt.part"));
+}
+
+TEST_F(WriteFile, SaysWhyItCannot) {
+  std::string why;
+  ASSERT_TRUE(write_file(root_ + "/file", "x", &why));
+  EXPECT_FALSE(write_file(root_ + "/file/below", "x", &why));
+  EXPECT_THAT(why, HasSubstr(root_ + "/file/below"));
+}
+
+}  // namespace
+}  // namespace kv::drill

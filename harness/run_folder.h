@@ -1,0 +1,56 @@
+// The folder of one run: a short private path that holds its sockets, segments, card and outputs,
+// and whatever else helps to understand a run that did not pass.
+//
+//   plan.txt      the command that repeats the run, then processes and steps
+//   trace.txt     the flight recorder as text
+//   stacks.txt    who waits for what, with stacks, when the run got stuck
+//   verdict.json  the result
+//   out/          what the processes wrote: NAME.stdout, NAME.stderr (NAME.2.stdout: started again)
+//   s/ m/ card/   sockets, segments and the fake card of the run
+//
+// Threads: the supervisor's single thread. Ownership: the folder stays until remove() is called.
+#ifndef HARNESS_RUN_FOLDER_H_
+#define HARNESS_RUN_FOLDER_H_
+
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+
+namespace kv::drill {
+
+class RunFolder {
+ public:
+  // Makes a new folder below `runs_folder` (made too, if absent, for this user only).
+  // An error says which path and why.
+  static tl::expected<RunFolder, std::string> make(const std::string& runs_folder);
+
+  const std::string& path() const { return path_; }
+  std::string socket_root() const { return path_ + "/s"; }
+  std::string segment_root() const { return path_ + "/m"; }
+  std::string card() const { return path_ + "/card"; }
+  std::string ledger() const { return card() + "/ledger"; }
+  // stream: "stdout" or "stderr"; `time` counts the starts of a process from 1.
+  std::string output(std::string_view process, int time, std::string_view stream) const;
+
+  // The run's own IPC name: unique on this machine while the folder exists.
+  const std::string& ipc_name() const { return ipc_name_; }
+
+  // False: it could not be written.
+  bool write(std::string_view name, std::string_view text) const;
+  bool append(std::string_view name, std::string_view text) const;
+
+  // Removes everything. False: something could not be removed.
+  bool remove() const;
+
+ private:
+  RunFolder() = default;
+  bool put(std::string_view name, std::string_view text, int flags) const;
+  std::string path_, ipc_name_;
+};
+
+// The last lines of a text file, without blank ones, joined by " / "; at most `bytes` of it.
+std::string last_words(const std::string& path, std::size_t bytes);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_RUN_FOLDER_H_

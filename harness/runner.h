@@ -1,0 +1,35 @@
+// Runs many drills, a supervisor process for each, some side by side, and hands every result over
+// in the order of the jobs. It starts nothing but supervisors and knows nothing of what they do.
+//
+// Threads: the calling thread only; it must have no other (supervisors are forked from it).
+// Ownership: every supervisor is reaped here. If this process is killed instead, each supervisor
+// sees the end of its lifeline, ends its processes and removes its folder.
+#ifndef HARNESS_RUNNER_H_
+#define HARNESS_RUNNER_H_
+
+#include <functional>
+#include <vector>
+
+#include "harness/scenario.h"
+#include "harness/supervisor.h"
+#include "harness/verdict.h"
+
+namespace kv::drill {
+
+struct Job {
+  const Drill* drill = nullptr;
+  const Proof* proof = nullptr;  // the proof that it runs, or null
+  RunOptions options;
+};
+
+enum class RunEnd { kAll, kStopped, kInterrupted };
+
+// `done(index, result)` is called for each job that ran, in the order of the jobs; false from it
+// ends the run (jobs in flight are ended and not reported): kStopped. SIGINT and SIGTERM end it
+// too: kInterrupted; what had finished is reported first.
+RunEnd run_jobs(const std::vector<Job>& jobs, int parallel,
+                const std::function<bool(std::size_t index, DrillResult result)>& done);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_RUNNER_H_

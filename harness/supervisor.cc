@@ -1,0 +1,294 @@
+#include "harness/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "harness/board/board.h"
+#include "harness/checks.h"
+#include "harness/executor.h"
+#include "harness/executor_situation.h"
+#include "harness/leftovers.h"
+#include "harness/process.h"
+#include "harness/run_folder.h"
+#include "harness/supervisor_launch.h"
+#include "harness/supervisor_record.h"
+#include "harness/trace.h"
+
+namespace kv::drill {
+namespace {
+
+// Guards against processes that not even SIGKILL ends; nothing waits for so long otherwise.
+constexpr int kKillLimitMs = 10'000;
+
+// This process as a supervisor, for as long as a run lasts: it inherits orphans, is its own process
+// group (Ctrl-C goes to the runner alone), learns of its parent's death, and reads signals from a
+// descriptor.
+class Guard {
+ public:
+  Guard() {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::setpgid(0, 0);
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~Guard() {
+    ::close(fd_);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+  sigset_t before_;
+};
+
+void kill_what_lives(Situation& situation) {
+  for (Instance& instance : situation.instances()) {
+    if (!instance.lives()) continue;
+    instance.expected.any = true;
+    instance.gentle = false;
+    instance.child.signal(SIGKILL);
+  }
+  for (const Instance& instance : situation.instances()) {
+    if (!instance.lives()) continue;
+    pollfd entry{instance.child.pidfd(), POLLIN, 0};
+    while (::poll(&entry, 1, kKillLimitMs) < 0 && errno == EINTR) {
+    }
+  }
+  situation.take_in();
+}
+
+class Run {
+ public:
+  Run(const Drill& drill, const RunOptions& options, const RunFolder& folder, int lifeline)
+      : drill_(drill),
+        options_(options),
+        folder_(folder),
+        board_(board_options(drill)),
+        situation_(board_, lifeline, guard_.fd()),
+        executor_(drill, options, folder, situation_) {}
+
+  // Everything up to the verdict. False: interrupted, there is none.
+  bool go(DrillResult* result) {
+    folder_.write("plan.txt", plan_text(drill_, options_.repeat, options_.skip));
+    executor_.run();
+    Findings& findings = executor_.findings();
+    if (!findings.interrupted && !findings.cut_at) executor_.end_gently();
+    kill_what_lives(situation_);
+    const auto orphans = end_orphans();
+    if (findings.interrupted) return false;
+    executor_.judge_orders();
+    const Record record = make_record({drill_, options_, folder_, situation_, executor_}, orphans);
+    result->checks = std::move(findings.checks);
+    judge(record, findings, result);
+    for (const Instance& instance : situation_.instances()) add_process(instance, result);
+    return true;
+  }
+
+  void write_trace(std::int64_t start_ns) const {
+    folder_.write("trace.txt", trace_text(situation_.moments().events(),
+                                          situation_.moments().processes(), start_ns));
+  }
+
+ private:
+  static Board::Options board_options(const Drill& drill) {
+    Board::Options options;
+    options.events = drill.events;
+    options.manual_clock = drill.manual_clock;
+    return options;
+  }
+
+  // "pid comm" of each that had to be killed.
+  static std::vector<std::string> end_orphans() {
+    siginfo_t info{};
+    // Orphans become children of this process; without a child there is none, and no need to look.
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 && errno == ECHILD) {
+      return {};
+    }
+    std::vector<std::string> names;
+    const auto there = descendants();
+    for (const pid_t pid : there) names.push_back(fmt::format("{} {}", pid, process_name(pid)));
+    std::vector<pid_t> killed;
+    end_descendants(kKillLimitMs, &killed);
+    std::vector<std::string> left;
+    for (const pid_t pid : killed) {
+      const auto found = std::find(there.begin(), there.end(), pid);
+      left.push_back(found == there.end() ? std::to_string(pid) : names[found - there.begin()]);
+    }
+    return left;
+  }
+
+  void judge(const Record& record, const Findings& findings, DrillResult* result) {
+    for (CheckResult& check : default_checks(record)) {
+      const auto waiver =
+          std::find_if(drill_.waived.begin(), drill_.waived.end(),
+                       [&check](const Waiver& one) { return one.check == check.name; });
+      if (waiver != drill_.waived.end()) {
+        check.verdict = Verdict::kPass;
+        check.why = fmt::format("waived: {}", waiver->reason);
+      }
+      result->checks.push_back(std::move(check));
+    }
+    if (const auto full = board_.overflow()) {
+      result->checks.push_back({"recorder", Verdict::kError,
+                                *full + "; the drill can be given more by `events`",
+                                drill_.position});
+    }
+    const auto worst = [result] {
+      Verdict verdict = Verdict::kPass;
+      for (const CheckResult& check : result->checks) verdict = std::max(verdict, check.verdict);
+      return verdict;
+    };
+    // Whatever the checks say: a drill that did not come to its end has not passed.
+    if (findings.cut_at && worst() < Verdict::kFail) result->checks.push_back(findings.cut_by);
+    result->verdict = worst();
+  }
+
+  static void add_process(const Instance& instance, DrillResult* result) {
+    ProcessResult process;
+    process.name = instance.name();
+    if (instance.end && instance.end->by_signal) {
+      process.signal = instance.end->value;
+      process.core_signal = signal_name(instance.end->value);
+    } else if (instance.end && !instance.end->unknown) {
+      process.exit = instance.end->value;
+    }
+    result->processes.push_back(std::move(process));
+  }
+
+  const Drill& drill_;
+  const RunOptions& options_;
+  const RunFolder& folder_;
+  Guard guard_;
+  Board board_;
+  Situation situation_;
+  Executor executor_;
+};
+
+void broken(DrillResult* result, const Drill& drill, std::string name, std::string why) {
+  result->verdict = Verdict::kError;
+  result->checks.push_back({std::move(name), Verdict::kError, std::move(why), drill.position});
+}
+
+// A passing run is, and so is one of a proof in which just the named checks fail.
+bool as_expected(const DrillResult& result, const RunOptions& options) {
+  std::set<std::string> failed;
+  for (const CheckResult& check : result.checks) {
+    if (check.verdict == Verdict::kFail) failed.insert(check.name);
+    if (check.verdict != Verdict::kFail && check.verdict != Verdict::kPass) return false;
+  }
+  return failed ==
+         std::set<std::string>(options.expected_failures.begin(), options.expected_failures.end());
+}
+
+void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& options, int lifeline,
+            std::int64_t start_ns, DrillResult* result) {
+  bool keep = false;
+  try {
+    auto run = std::make_unique<Run>(drill, options, folder, lifeline);
+    if (run->go(result)) {
+      keep = options.keep || !as_expected(*result, options);
+      result->ns = now_ns() - start_ns;
+      if (keep) run->write_trace(start_ns);
+    } else {
+      broken(result, drill, "interrupted", "the run was interrupted and its processes were ended");
+    }
+  } catch (const std::exception& error) {
+    end_descendants(kKillLimitMs, nullptr);
+    broken(result, drill, "supervisor", error.what());
+  }
+  result->ns = now_ns() - start_ns;
+  result->ms = (result->ns + 500'000) / 1'000'000;
+  if (keep) {
+    result->folder = folder.path();
+    folder.write("verdict.json", result_to_json(*result) + "\n");
+  } else if (!folder.remove()) {
+    broken(result, drill, "supervisor", fmt::format("{} cannot be removed", folder.path()));
+  }
+}
+
+// All descriptors but the standard three and these: a supervisor must not hold the runner's, least
+// of all the writing end of its lifeline.
+void close_others(int one, int other) {
+  const unsigned low = static_cast<unsigned>(std::min(one, other));
+  const unsigned high = static_cast<unsigned>(std::max(one, other));
+  unsigned from = 3;
+  for (const unsigned keep : {low, high}) {
+    if (keep < from || keep > 1u << 20) continue;
+    if (keep > from) ::close_range(from, keep - 1, 0);
+    from = keep + 1;
+  }
+  ::close_range(from, ~0u, 0);
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifeline) {
+  const std::int64_t start_ns = now_ns();
+  DrillResult result;
+  result.name = drill.full_name();
+  result.file = drill.position.file;
+  result.arm = drill.arm;
+  result.repeat = options.repeat;
+  const auto folder = RunFolder::make(options.runs_folder);
+  if (!folder) {
+    broken(&result, drill, "supervisor", folder.error());
+    return result;
+  }
+  run_in(*folder, drill, options, lifeline, start_ns, &result);
+  return result;
+}
+
+Supervisor fork_drill(const Drill& drill, const RunOptions& options, int lifeline) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid != 0) {
+    ::close(ends[1]);
+    if (pid < 0) {
+      ::close(ends[0]);
+      return {};
+    }
+    return {pid, ends[0]};
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  close_others(lifeline, ends[1]);
+  // Asks for SIGTERM, not SIGKILL: processes and folders are to be cleared away. A runner that died
+  // before this line has sent none.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  const DrillResult result = run_drill(drill, options, lifeline);
+  ::_exit(write_all(ends[1], result_to_json(result) + "\n") ? 0 : 1);
+}
+
+}  // namespace kv::drill

@@ -1,0 +1,146 @@
+#include "harness/supervisor_record.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "harness/leftovers.h"
+#include "harness/supervisor_launch.h"
+
+namespace kv::drill {
+namespace {
+
+constexpr std::size_t kLastWordsBytes = 400;
+
+// The first step that says how a process ends, for one that ended before the drill came to it.
+const EndedStep* said_later(const std::vector<Step>& steps, const std::string& process) {
+  for (const Step& step : steps) {
+    if (const auto* ended = std::get_if<EndedStep>(&step.deed)) {
+      if (ended->process == process && (ended->code || ended->signal)) return ended;
+    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
+      if (const auto* found = said_later(repeat->steps, process)) return found;
+    }
+  }
+  return nullptr;
+}
+
+// The signal of the crash order that acted on this process, 0 without.
+int crashed_by_order(const Instance& instance, const Moments& moments, const Executor& executor) {
+  for (const Event& event : moments.events()) {
+    if (event.torn || event.kind != EventKind::kActed || event.process != instance.index) continue;
+    if (const int signal = executor.crash_signal(event.value)) return signal;
+  }
+  return 0;
+}
+
+Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
+  Record::Ended ended;
+  ended.process = instance.name();
+  ended.pid = instance.child.pid();
+  ended.end = instance.end;
+  ended.expected = instance.expected;
+  ended.expected.process = instance.name();
+  ended.asked = instance.asked || instance.expected.any;
+  ended.ready = instance.ready;
+  ended.gentle = instance.gentle && instance.end && !instance.end->by_signal;
+  ended.descriptors_left = instance.descriptors_left;
+  ended.threads_left = instance.threads_left;
+  if (!instance.end_said && !instance.expected.any) {
+    if (const int signal = crashed_by_order(instance, from.situation.moments(), from.executor)) {
+      ended.asked = true;
+      ended.expected.code.reset();
+      ended.expected.signal = signal;
+    } else if (from.executor.findings().cut_at) {
+      if (const EndedStep* later = said_later(from.drill.steps, instance.name())) {
+        ended.asked = true;
+        ended.expected.code = later->code;
+        ended.expected.signal = later->signal;
+      }
+    }
+  }
+  const bool well = ended.asked && instance.end && !instance.end->by_signal &&
+                    instance.end->value == ended.expected.code.value_or(0);
+  if (!well && !ended.expected.any) {
+    ended.last_words = last_words(instance.stderr_path, kLastWordsBytes);
+  }
+  return ended;
+}
+
+// Files that nobody is to blame for: those that a process had announced and, ended without a
+// chance, could not remove, and those that the drill itself put there.
+std::vector<std::string> excused_files(const RecordSources& from) {
+  std::vector<std::string> files = from.executor.placed();
+  for (const Instance& instance : from.situation.instances()) {
+    if (instance.gentle && instance.end && !instance.end->by_signal) continue;
+    for (const auto& [name, value] : instance.facts) {
+      if (value.starts_with('/')) files.push_back(value);
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> files_left(const RecordSources& from) {
+  const auto excused = excused_files(from);
+  std::vector<std::string> left;
+  for (const std::string& root : {from.folder.socket_root(), from.folder.segment_root()}) {
+    for (std::string& entry : unexcused(root, tree(root), excused)) {
+      left.push_back(root.substr(from.folder.path().size() + 1) + "/" + std::move(entry));
+    }
+  }
+  return left;
+}
+
+std::vector<std::string> default_left(const RecordSources& from) {
+  std::set<std::string> names;
+  for (const ProcessSpec& process : from.drill.processes) {
+    names.insert(ipc_of(process, from.folder));
+  }
+  std::vector<std::string> left;
+  for (const std::string& name : names) {
+    for (std::string& entry : default_places(name)) left.push_back(std::move(entry));
+  }
+  return left;
+}
+
+}  // namespace
+
+std::vector<std::string> logged_texts(const std::vector<Step>& steps) {
+  std::vector<std::string> texts;
+  for (const Step& step : steps) {
+    if (const auto* logged = std::get_if<LoggedStep>(&step.deed)) {
+      texts.push_back(logged->text);
+    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
+      for (std::string& text : logged_texts(repeat->steps)) texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
+Record make_record(const RecordSources& from, std::vector<std::string> orphans) {
+  from.situation.take_in();
+  const Findings& findings = from.executor.findings();
+  Record record;
+  record.events = from.situation.moments().events();
+  record.processes = from.situation.moments().processes();
+  for (const Instance& instance : from.situation.instances()) {
+    record.ended.push_back(ended_of(instance, from));
+  }
+  record.processes_left = std::move(orphans);
+  record.hang = findings.hang;
+  record.hang_position = findings.hang_position;
+  record.log_allowed = logged_texts(from.drill.steps);
+  record.cut_short = findings.cut_at;
+  if (record.cut_short) return record;  // what is left then is not judged
+  if (from.options.fake_card) {
+    if (auto card = read_ledger(from.folder.ledger())) {
+      record.card = *std::move(card);
+    } else {
+      record.card_unreadable = card.error();
+    }
+  }
+  record.files_left = files_left(from);
+  record.default_left = default_left(from);
+  return record;
+}
+
+}  // namespace kv::drill

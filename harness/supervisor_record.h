@@ -1,0 +1,36 @@
+// Puts together what the default checks judge by, once every process of a run has ended.
+//
+// Threads: the supervisor's single thread. Ownership: borrows; the Record's events and texts live
+// in the board.
+#ifndef HARNESS_SUPERVISOR_RECORD_H_
+#define HARNESS_SUPERVISOR_RECORD_H_
+
+#include <string>
+#include <vector>
+
+#include "harness/checks.h"
+#include "harness/executor.h"
+#include "harness/executor_situation.h"
+#include "harness/run_folder.h"
+#include "harness/scenario.h"
+#include "harness/supervisor.h"
+
+namespace kv::drill {
+
+struct RecordSources {
+  const Drill& drill;
+  const RunOptions& options;
+  const RunFolder& folder;
+  Situation& situation;
+  Executor& executor;
+};
+
+// `orphans`: the descendants that had to be killed.
+Record make_record(const RecordSources& from, std::vector<std::string> orphans);
+
+// Of all `logged` steps, also within `repeat`.
+std::vector<std::string> logged_texts(const std::vector<Step>& steps);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_SUPERVISOR_RECORD_H_

@@ -1,0 +1,417 @@
+// Whole runs of hand-made drills on the example engine of the contract.
+#include "harness/supervisor.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kv::drill {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SupervisorTest : public ::testing::Test {
+ public:
+  SupervisorTest() {
+    std::string folder = "/tmp/kvsXXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) ADD_FAILURE() << "mkdtemp: " << errno;
+    folder_ = folder;
+    drill_.scenario = "made up";
+    drill_.position = {"made_up.toml", 1, 1};
+    // What is known only when the deadline has come does not pass here.
+    drill_.deadline_ns = 3'600'000'000'000;
+    ProcessSpec worker;
+    worker.name = "worker";
+    worker.role = "worker";
+    drill_.processes = {worker};
+    options_.engine = KVDRILL_BUILD_DIR "/example_engine";
+    options_.driver = "none";
+    options_.runs_folder = folder_ + "/r";
+    options_.repeat = "kvdrill run made_up.toml";
+  }
+  ~SupervisorTest() override {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+
+  SupervisorTest& step(Deed deed, std::string text, std::string id = "") {
+    Step made;
+    made.deed = std::move(deed);
+    made.text = std::move(text);
+    made.id = std::move(id);
+    made.position = {"made_up.toml", static_cast<int>(drill_.steps.size()) + 2, 3};
+    drill_.steps.push_back(std::move(made));
+    return *this;
+  }
+  SupervisorTest& start() { return step(StartStep{"worker"}, "start worker"); }
+  SupervisorTest& exit() { return step(ExitStep{"worker"}, "exit worker"); }
+  SupervisorTest& send() {
+    step(ConnectStep{"c", "worker", "", false}, "c connects");
+    return step(SendStep{"c", "hello", {}, {}}, "c sends");
+  }
+  SupervisorTest& hold(const std::string& site) {
+    GiveStep give;
+    give.at.site = site;
+    give.as = site;
+    return step(give, "hold " + site);
+  }
+  SupervisorTest& wait(const std::string& site) {
+    WaitStep wait;
+    wait.at.site = site;
+    return step(wait, "wait " + site);
+  }
+  SupervisorTest& call(const std::string& command) {
+    return step(CallStep{"worker", command, "stop", Value::Dict{}}, "call " + command);
+  }
+
+  SupervisorTest& shut_down() {
+    return call("shutdown").step(ReturnsStep{"stop", "done", ""}, "stop returns").exit();
+  }
+
+  // The run in a process of its own, as the runner does it.
+  DrillResult run() {
+    const Supervisor supervisor = fork_drill(drill_, options_, -1);
+    const DrillResult result = result_of(supervisor);
+    int status = 0;
+    EXPECT_EQ(::waitpid(supervisor.pid, &status, 0), supervisor.pid);
+    return result;
+  }
+  static DrillResult result_of(const Supervisor& supervisor) {
+    std::string line;
+    char chunk[4096];
+    for (;;) {
+      pollfd entry{supervisor.result_fd, POLLIN, 0};
+      ::poll(&entry, 1, -1);
+      const ssize_t n = ::read(supervisor.result_fd, chunk, sizeof chunk);
+      if (n == 0) break;
+      if (n > 0) line.append(chunk, static_cast<std::size_t>(n));
+    }
+    ::close(supervisor.result_fd);
+    auto result = result_from_json(line);
+    EXPECT_TRUE(result) << result.error() << ": " << line;
+    return result ? *result : DrillResult{};
+  }
+
+  static std::set<std::string> failed(const DrillResult& result) {
+    std::set<std::string> names;
+    for (const CheckResult& check : result.checks) {
+      if (check.verdict == Verdict::kFail) names.insert(check.name);
+    }
+    return names;
+  }
+  static CheckResult check(const DrillResult& result, const std::string& name) {
+    for (const CheckResult& one : result.checks) {
+      if (one.name == name) return one;
+    }
+    ADD_FAILURE() << "no check '" << name << "'";
+    return {};
+  }
+  static std::string reasons(const DrillResult& result) {
+    std::string all;
+    for (const CheckResult& one : result.checks) {
+      if (one.verdict != Verdict::kPass) {
+        all += std::string(verdict_name(one.verdict)) + " " + one.name + ": " + one.why + "\n";
+      }
+    }
+    return all;
+  }
+  static std::string contents(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::vector<std::string> run_folders() const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.runs_folder, error)) {
+      names.push_back(entry.path());
+    }
+    return names;
+  }
+
+  std::string folder_;
+  Drill drill_;
+  RunOptions options_;
+};
+
+TEST_F(SupervisorTest, ADrillWhoseAssertionsHoldPassesAndLeavesNothing) {
+  start().send().wait("echo.received");
+  step(ExpectEndStep{"c"}, "c sees its end", "answered");
+  call("shutdown").step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+  EXPECT_EQ(check(result, "answered").verdict, Verdict::kPass);
+  EXPECT_EQ(check(result, "stopped").verdict, Verdict::kPass);
+  ASSERT_EQ(result.processes.size(), 1u);
+  EXPECT_EQ(result.processes[0].exit, 0);
+  EXPECT_EQ(result.folder, "");
+  EXPECT_THAT(run_folders(), IsEmpty());
+}
+
+TEST_F(SupervisorTest, AProcessThatNoStepEndsIsToldToReturn) {
+  start();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("s/worker.sock"));
+  EXPECT_EQ(result.processes.at(0).exit, 0);
+}
+
+TEST_F(SupervisorTest, AHeldHandlerKeepsTheStopPendingUntilItIsReleased) {
+  start().hold("echo.received").send().wait("echo.received").call("shutdown");
+  step(PendingStep{"stop"}, "stop is pending", "waits for the handler");
+  step(ReleaseStep{"echo.received"}, "release");
+  step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+}
+
+TEST_F(SupervisorTest, ACallThatReturnsIsNotPending) {
+  start().call("shutdown").step(PendingStep{"stop"}, "stop is pending", "pending").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"pending"}) << reasons(result);
+  EXPECT_THAT(check(result, "pending").why, HasSubstr("has returned 'done'"));
+}
+
+TEST_F(SupervisorTest, ANamedStepThatIsStuckFailsAloneAndTheDrillGoesOn) {
+  start().hold("echo.received").send().wait("echo.received").call("shutdown");
+  step(ReturnsStep{"stop", "done", ""}, "stop returns", "returned too early");
+  step(ReleaseStep{"echo.received"}, "release");
+  step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"returned too early"}) << reasons(result);
+  EXPECT_THAT(check(result, "returned too early").why,
+              AllOf(HasSubstr("nobody can move any more"),
+                    HasSubstr("worker/echo is held at echo.received[5]"),
+                    HasSubstr("worker/stop waits in futex after call shutdown")));
+  const std::string stacks = contents(result.folder + "/stacks.txt");
+  EXPECT_THAT(stacks, AllOf(HasSubstr("stop returns"), HasSubstr("worker/echo:"),
+                            HasSubstr("example_engine+0x")));
+  EXPECT_THAT(contents(result.folder + "/trace.txt"),
+              AllOf(HasSubstr("echo.received[5]#1"), HasSubstr("drill")));
+  EXPECT_EQ(contents(result.folder + "/plan.txt").substr(0, options_.repeat.size()),
+            options_.repeat);
+  EXPECT_TRUE(result_from_json(contents(result.folder + "/verdict.json")));
+}
+
+TEST_F(SupervisorTest, APointThatIsNeverReachedFailsAtOnceAndCutsTheDrillShort) {
+  start().wait("echo.received").step(FileStep{"/nowhere", FileStep::State::kPresent, ""}, "file");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"no_hang"}) << reasons(result);
+  EXPECT_THAT(check(result, "no_hang").why,
+              AllOf(HasSubstr("wait echo.received"), HasSubstr("nobody can move")));
+  EXPECT_EQ(check(result, "no_hang").position.line, 3);
+  EXPECT_EQ(result.processes.at(0).signal, SIGKILL);
+}
+
+TEST_F(SupervisorTest, AnInjectedFailureIsSeenByItsEnd) {
+  GiveStep fail;
+  fail.what = GiveStep::What::kFail;
+  fail.at.site = "echo.send";
+  fail.as = "echo.send";
+  fail.code = 5;
+  start().step(fail, "fail echo.send").send().wait("echo.send.done");
+  CountStep count;
+  count.of.site = "echo.send.done";
+  count.is = 1;
+  step(count, "one send", "one send");
+  OrderStep order;
+  order.addresses.resize(2);
+  order.addresses[0].site = "echo.send.done";
+  order.addresses[1].site = "echo.received";
+  step(order, "order", "order");
+  shut_down();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"order"}) << reasons(result);
+  EXPECT_THAT(check(result, "order").why, HasSubstr("echo.received (event"));
+}
+
+TEST_F(SupervisorTest, ACrashThatTheDrillOrderedIsExpected) {
+  GiveStep crash;
+  crash.what = GiveStep::What::kCrash;
+  crash.at.site = "echo.received";
+  crash.code = SIGSEGV;
+  start().step(crash, "crash").send();
+  step(EndedStep{"worker", {}, SIGSEGV}, "worker has ended");
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+  EXPECT_EQ(result.processes.at(0).signal, SIGSEGV);
+  EXPECT_EQ(result.processes.at(0).core_signal, "SIGSEGV");
+}
+
+TEST_F(SupervisorTest, AnEndOtherThanTheDrillSaysFailsNoCrashAlone) {
+  start().step(SignalStep{"worker", SIGKILL}, "kill worker");
+  step(EndedStep{"worker", 0, {}}, "worker has ended");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
+  EXPECT_THAT(check(result, "no_crash").why,
+              HasSubstr("worker ended by SIGKILL, expected exit code 0"));
+}
+
+TEST_F(SupervisorTest, AWorkerThatDiesEarlyIsReportedWithItsLastWords) {
+  step(PlaceStep{"{run}/s/worker.sock", "in the way", false, false}, "place").start().send();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
+  EXPECT_THAT(check(result, "no_crash").why,
+              AllOf(HasSubstr("exit code 1"), HasSubstr("before it was ready"),
+                    HasSubstr("worker.sock: Address already in use")));
+  EXPECT_EQ(result.processes.at(0).exit, 1);
+}
+
+TEST_F(SupervisorTest, AProgramThatCannotBeStartedIsAnErrorWithItsName) {
+  options_.engine = folder_ + "/nothing";
+  start();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kError);
+  EXPECT_THAT(check(result, "start worker").why, HasSubstr(options_.engine));
+}
+
+TEST_F(SupervisorTest, AnOrderThatNeverActsMakesTheRunVoid) {
+  start().hold("echo.received").shut_down();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kVoid) << reasons(result);
+  EXPECT_THAT(check(result, "hold echo.received").why, HasSubstr("never fired"));
+}
+
+TEST_F(SupervisorTest, WithoutTheUnlinkStepExactlyNothingLeftFails) {
+  Address unlink_step;
+  unlink_step.site = "echo.stop.unlink";
+  options_.skip = {unlink_step};
+  options_.expected_failures = {"nothing_left"};
+  start().shut_down();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_EQ(result.folder, "") << "a proof that came out as it should keeps no folder";
+}
+
+TEST_F(SupervisorTest, AProofWhoseStepIsNeverReachedIsVoid) {
+  Address unlink_step;
+  unlink_step.site = "echo.stop.unlink";
+  options_.skip = {unlink_step};
+  start();
+  EXPECT_EQ(check(run(), "skip echo.stop.unlink").verdict, Verdict::kVoid);
+}
+
+TEST_F(SupervisorTest, AWaivedCheckPassesWithItsReason) {
+  drill_.waived = {{"nothing_left", "the example keeps its socket"}};
+  start();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("the example keeps its socket"));
+}
+
+TEST_F(SupervisorTest, AFullRecorderIsAnError) {
+  drill_.events = 64;
+  start();
+  RepeatStep repeat;
+  repeat.times = 100;
+  repeat.steps.resize(1);
+  repeat.steps[0].deed = FileStep{"{run}", FileStep::State::kPresent, ""};
+  step(repeat, "repeat");
+  start();
+  EXPECT_EQ(run().verdict, Verdict::kError);
+}
+
+// A drill that would last for ever: its engine moves (it sleeps with a limit), and is never ready.
+// The engine says who it and its supervisor are through a FIFO.
+class EndlessRunTest : public SupervisorTest {
+ protected:
+  EndlessRunTest() {
+    fifo_ = folder_ + "/fifo";
+    EXPECT_EQ(::mkfifo(fifo_.c_str(), 0600), 0);
+    options_.engine = folder_ + "/engine";
+    std::ofstream(options_.engine)
+        << "#!/bin/sh\necho $$ $PPID > " << fifo_ << "\nexec sleep 1000\n";
+    ::chmod(options_.engine.c_str(), 0700);
+    start();
+  }
+  void read_pids() {
+    std::ifstream fifo(fifo_);
+    fifo >> engine_ >> supervisor_;
+    ASSERT_GT(engine_, 0);
+    ASSERT_GT(supervisor_, 0);
+  }
+  // Nothing of the run is there any more.
+  void expect_gone() {
+    EXPECT_NE(::kill(engine_, 0), 0);
+    EXPECT_THAT(run_folders(), IsEmpty());
+  }
+
+  std::string fifo_;
+  pid_t engine_ = 0, supervisor_ = 0;
+};
+
+TEST_F(EndlessRunTest, TheEndOfTheLifelineEndsEverything) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Supervisor supervisor = fork_drill(drill_, options_, ends[0]);
+  read_pids();
+  ::close(ends[1]);
+  const DrillResult result = result_of(supervisor);
+  EXPECT_EQ(result.verdict, Verdict::kError);
+  EXPECT_THAT(check(result, "interrupted").why, HasSubstr("interrupted"));
+  EXPECT_EQ(::waitpid(supervisor.pid, nullptr, 0), supervisor.pid);
+  expect_gone();
+  ::close(ends[0]);
+}
+
+TEST_F(EndlessRunTest, ASignalToTheSupervisorEndsEverything) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Supervisor supervisor = fork_drill(drill_, options_, -1);
+    read_pids();
+    EXPECT_EQ(supervisor_, supervisor.pid);
+    ::kill(supervisor.pid, signal);
+    EXPECT_EQ(result_of(supervisor).verdict, Verdict::kError);
+    EXPECT_EQ(::waitpid(supervisor.pid, nullptr, 0), supervisor.pid);
+    expect_gone();
+  }
+}
+
+TEST_F(EndlessRunTest, AKilledRunnerLeavesNothing) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) ::_exit(1);
+    fork_drill(drill_, options_, ends[0]);
+    for (;;) ::pause();
+  }
+  read_pids();
+  ::kill(runner, SIGKILL);
+  EXPECT_EQ(::waitpid(runner, nullptr, 0), runner);
+  EXPECT_EQ(::waitpid(supervisor_, nullptr, 0), supervisor_);
+  expect_gone();
+}
+
+TEST_F(EndlessRunTest, TheSupervisorIsItsOwnProcessGroup) {
+  const Supervisor supervisor = fork_drill(drill_, options_, -1);
+  read_pids();
+  EXPECT_EQ(::getpgid(supervisor.pid), supervisor.pid);
+  EXPECT_NE(::getpgid(engine_), supervisor.pid);
+  ::kill(supervisor.pid, SIGTERM);
+  result_of(supervisor);
+  ::waitpid(supervisor.pid, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace kv::drill

@@ -1,0 +1,194 @@
+#include "harness/toml_document.h"
+
+// No exceptions out of the parser (a fault is a value), nothing to link, nothing to print.
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#define TOML_ENABLE_FORMATTERS 0
+#define TOML_MAX_NESTED_VALUES 64
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <regex>
+#include <sstream>
+#include <utility>
+
+namespace kv::drill {
+namespace {
+
+constexpr std::size_t kLongestText = std::size_t{1} << 20;
+constexpr std::size_t kLongestLine = 20'000;  // also bounds the depth of a dotted key
+constexpr int kDeepest = 100;
+
+Place place_of(const toml::source_region& region, Place otherwise) {
+  if (region.begin.line == 0) return otherwise;
+  return {static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
+}
+
+template <typename T>
+std::string printed(const T& value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+class Converter {
+ public:
+  Node convert(const toml::node& from, Place otherwise, int depth) {
+    Node to;
+    to.place = place_of(from.source(), otherwise);
+    if (depth > kDeepest) {
+      if (!too_deep_) too_deep_ = TomlError{to.place, "nested too deep"};
+      return to;
+    }
+    switch (from.type()) {
+      case toml::node_type::boolean:
+        to.kind = Node::Kind::kBool;
+        to.boolean = from.as_boolean()->get();
+        break;
+      case toml::node_type::integer:
+        to.kind = Node::Kind::kInteger;
+        to.integer = from.as_integer()->get();
+        break;
+      case toml::node_type::string:
+        to.kind = Node::Kind::kText;
+        to.text = from.as_string()->get();
+        break;
+      case toml::node_type::floating_point:
+        to.kind = Node::Kind::kReal;
+        to.text = fmt::format("{}", from.as_floating_point()->get());
+        break;
+      case toml::node_type::array:
+        to.kind = Node::Kind::kList;
+        for (const toml::node& item : *from.as_array()) {
+          to.list.push_back(convert(item, to.place, depth + 1));
+        }
+        break;
+      case toml::node_type::table:
+        convert_table(*from.as_table(), depth, to);
+        break;
+      default:
+        to.kind = Node::Kind::kDate;
+        if (const auto* date = from.as_date()) to.text = printed(date->get());
+        if (const auto* time = from.as_time()) to.text = printed(time->get());
+        if (const auto* both = from.as_date_time()) to.text = printed(both->get());
+        break;
+    }
+    return to;
+  }
+
+  std::optional<TomlError> too_deep() const { return too_deep_; }
+
+ private:
+  void convert_table(const toml::table& from, int depth, Node& to) {
+    to.kind = Node::Kind::kTable;
+    for (auto&& [key, value] : from) {
+      const Place place = place_of(key.source(), to.place);
+      to.table.push_back({std::string(key.str()), place, convert(value, place, depth + 1)});
+    }
+    std::stable_sort(to.table.begin(), to.table.end(),
+                     [](const Entry& a, const Entry& b) { return a.key_place < b.key_place; });
+  }
+
+  std::optional<TomlError> too_deep_;
+};
+
+// toml++ says it well enough, except for the fault that people make most.
+std::string reworded(std::string_view description) {
+  const std::string text(description);
+  static const std::regex kTwice("cannot redefine existing ([^']*) '([^']*)'( as [^']*)?$");
+  std::smatch match;
+  if (std::regex_search(text, match, kTwice)) {
+    return fmt::format("key \"{}\" is given twice (it is {} already)", match[2].str(),
+                       match[1].str() == "integer" || match[1].str() == "array"
+                           ? "an " + match[1].str()
+                           : "a " + match[1].str());
+  }
+  std::string rest = text;
+  if (rest.rfind("Error ", 0) == 0) rest = rest.substr(6);
+  return "not valid TOML: " + rest;
+}
+
+std::optional<TomlError> oversized(std::string_view text) {
+  if (text.size() > kLongestText) {
+    return TomlError{{1, 1},
+                     fmt::format("the file has {} bytes, expected at most 1 MiB", text.size())};
+  }
+  int line = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (end - begin > kLongestLine) {
+      return TomlError{
+          {line, 1},
+          fmt::format("the line has {} bytes, expected at most {}", end - begin, kLongestLine)};
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const Node* Node::find(std::string_view key) const {
+  for (const Entry& entry : table) {
+    if (entry.key == key) return &entry.value;
+  }
+  return nullptr;
+}
+
+std::string_view kind_name(Node::Kind kind) {
+  switch (kind) {
+    case Node::Kind::kBool:
+      return "true or false";
+    case Node::Kind::kInteger:
+      return "a number";
+    case Node::Kind::kReal:
+      return "a number with a point";
+    case Node::Kind::kText:
+      return "a text";
+    case Node::Kind::kDate:
+      return "a date";
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kTable:
+      return "a table";
+  }
+  return "?";
+}
+
+std::string shown(const Node& node) {
+  constexpr std::size_t kLong = 60;
+  switch (node.kind) {
+    case Node::Kind::kBool:
+      return node.boolean ? "true" : "false";
+    case Node::Kind::kInteger:
+      return std::to_string(node.integer);
+    case Node::Kind::kText:
+      return "\"" + (node.text.size() > kLong ? node.text.substr(0, kLong) + "..." : node.text) +
+             "\"";
+    case Node::Kind::kList:
+      return "[...]";
+    case Node::Kind::kTable:
+      return "{...}";
+    default:
+      return node.text;
+  }
+}
+
+tl::expected<Node, TomlError> parse_toml(std::string_view text) {
+  if (auto error = oversized(text)) return tl::unexpected(*std::move(error));
+  const toml::parse_result result = toml::parse(text);
+  if (result.failed()) {
+    const toml::parse_error& error = result.error();
+    return tl::unexpected(
+        TomlError{place_of(error.source(), {1, 1}), reworded(error.description())});
+  }
+  Converter converter;
+  Node root = converter.convert(result.table(), {1, 1}, 0);
+  if (auto error = converter.too_deep()) return tl::unexpected(*std::move(error));
+  root.place = {1, 1};
+  return root;
+}
+
+}  // namespace kv::drill
