@@ -85,8 +85,8 @@ kv::drill::Board* attach() {
   board.emplace(options);
   const std::string variable = kv::drill::Board::environment(board->board_fd(), board->wake_fd());
   const std::size_t equals = variable.find('=');
-  ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
-  ::setenv("KVDRILL_PROCESS", "bench", 1);
+  ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);  // NOLINT
+  ::setenv("KVDRILL_PROCESS", "bench", 1);  // NOLINT: no other thread is there yet
   static const char* const roles[] = {"bench", nullptr};
   static const kvdrill_command commands[] = {{nullptr, nullptr, nullptr}};
   static kvdrill_engine engine = {KVDRILL_CONTRACT_VERSION,

@@ -36,15 +36,26 @@ Outcome Executor::carry_out(const GiveStep& step) {
   return {};
 }
 
+// Who reaches a point is seen before it stands there. A release that came in between would end the
+// order before it acted, so it waits until the order has.
 Outcome Executor::carry_out(const ReleaseStep& step) {
-  bool known = false;
+  std::vector<std::uint32_t> orders;
+  std::string process;
   for (const Given& given : given_) {
     if (given.step.as != step.as || given.of_proof) continue;
-    known = true;
-    board_.release(given.id);
+    if (!given.step.may_miss) orders.push_back(given.id);
+    process = given.step.at.process;
   }
-  if (!known) return {How::kBroken, fmt::format("no order is called '{}'", step.as)};
-  return {};
+  Outcome outcome = wait_for(
+      [&] {
+        return std::all_of(orders.begin(), orders.end(),
+                           [this](std::uint32_t id) { return board_.state(id).acted > 0; });
+      },
+      [&] { return nobody_left(process); });
+  for (const Given& given : given_) {
+    if (given.step.as == step.as && !given.of_proof) board_.release(given.id);
+  }
+  return outcome;
 }
 
 Outcome Executor::carry_out(const OrderStep& step) {

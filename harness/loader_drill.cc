@@ -69,7 +69,7 @@ class DrillReader {
     drill.devices =
         static_cast<int>(card.integer("devices", 1, kMostDevices).value_or(drill.devices));
     if (const auto bytes = card.bytes("bytes")) {
-      if (*bytes == 0) faults_.add(*card.find("bytes"), "bytes is 0, expected more");
+      if (*bytes == 0) faults_.add(*card.find("bytes"), "bytes = 0, expected more");
       drill.device_bytes = *bytes;
     }
     card.finish();
@@ -150,7 +150,7 @@ class DrillReader {
     spec.device = fields.integer("device", 0, kMostDevices - 1).value_or(0);
     if (spec.device >= devices) {
       faults_.add(*fields.find("device"),
-                  fmt::format("device is {}, but the card has {}, expected card = {{devices = {}}}",
+                  fmt::format("device = {}, but the card has {}, expected card = {{devices = {}}}",
                               spec.device, devices == 1 ? "one device" : std::to_string(devices),
                               spec.device + 1));
     }

@@ -49,7 +49,9 @@ std::vector<LoadError> Faults::sorted(std::string_view file) const {
 
 bool expect_kind(const Node& value, Node::Kind kind, std::string_view what, Faults& faults) {
   if (value.is(kind)) return true;
-  faults.add(value, fmt::format("{} is {}, expected {}", what, shown(value), kind_name(kind)));
+  // "rank = 3" of a key, "a step is 3" of anything else.
+  const char* is = what.find(' ') == std::string_view::npos ? "=" : "is";
+  faults.add(value, fmt::format("{} {} {}, expected {}", what, is, shown(value), kind_name(kind)));
   return false;
 }
 
@@ -117,7 +119,7 @@ const Node* Fields::find(const std::string& key) {
 const Node* Fields::require(const std::string& key, std::string_view example) {
   const Node* value = find(key);
   if (value == nullptr) {
-    faults_.add(table_, fmt::format("missing key {} {}, expected {}", key, where_, example));
+    faults_.add(table_, fmt::format("missing key \"{}\" {}, expected {}", key, where_, example));
   }
   return value;
 }
@@ -159,8 +161,8 @@ std::optional<std::int64_t> Fields::integer(const std::string& key, std::int64_t
   if (value->integer < least || value->integer > most) {
     faults_.add(*value,
                 most == INT64_MAX
-                    ? fmt::format("{} is {}, expected at least {}", key, value->integer, least)
-                    : fmt::format("{} is {}, expected {} to {}", key, value->integer, least, most));
+                    ? fmt::format("{} = {}, expected at least {}", key, value->integer, least)
+                    : fmt::format("{} = {}, expected {} to {}", key, value->integer, least, most));
     return std::nullopt;
   }
   return value->integer;
@@ -198,7 +200,7 @@ std::optional<std::string> Fields::word(const std::string& key,
   }
   if (std::find(words.begin(), words.end(), value->text) == words.end()) {
     faults_.add(*value,
-                fmt::format("{} is \"{}\"{}", key, value->text, expected_one(value->text, words)));
+                fmt::format("{} = \"{}\"{}", key, value->text, expected_one(value->text, words)));
     return std::nullopt;
   }
   return value->text;

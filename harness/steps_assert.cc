@@ -77,7 +77,7 @@ Deeds read_count(StepReader& reader) {
                       "is excludes at_least and at_most, expected one or the others");
   } else if (step.at_least && step.at_most && *step.at_least > *step.at_most) {
     reader.faults.add(*reader.fields.find("at_most"),
-                      fmt::format("at_most is {}, expected no less than at_least, which is {}",
+                      fmt::format("at_most = {}, expected no less than at_least, which is {}",
                                   *step.at_most, *step.at_least));
   }
   return {{step}};

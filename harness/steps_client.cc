@@ -60,7 +60,7 @@ void read_send(StepReader& reader, const std::string& client, Deeds& deeds) {
     step.first = static_cast<std::uint64_t>(*first);
     if (!step.bytes.empty() && *step.first > step.bytes.size()) {
       reader.faults.add(*reader.fields.find("first"),
-                        fmt::format("first is {}, expected at most {}, the length of what is sent",
+                        fmt::format("first = {}, expected at most {}, the length of what is sent",
                                     *first, step.bytes.size()));
     }
   }
@@ -99,7 +99,7 @@ void read_expect(StepReader& reader, const std::string& client, Deeds& deeds) {
     const std::string near =
         what->is(Node::Kind::kText) ? nearest(what->text, {"eof", "nothing"}) : "";
     reader.faults.add(
-        *what, fmt::format("expect is {}, expected \"eof\", \"nothing\" or the "
+        *what, fmt::format("expect = {}, expected \"eof\", \"nothing\" or the "
                            "fields of a reply in braces{}",
                            shown(*what), near.empty() ? "" : fmt::format(" (nearest: {})", near)));
   }
@@ -110,7 +110,7 @@ bool read_flag(StepReader& reader, const std::string& key) {
   const auto flag = reader.fields.boolean(key);
   if (flag && !*flag) {
     reader.faults.add(*reader.fields.find(key),
-                      fmt::format("{} is false, expected true or no such step", key));
+                      fmt::format("{} = false, expected true or no such step", key));
   }
   return flag.value_or(false);
 }

@@ -21,7 +21,7 @@ std::uint64_t read_times(StepReader& reader, std::uint64_t otherwise) {
   if (times->is(Node::Kind::kText)) {
     if (times->text != "always") {
       reader.faults.add(
-          *times, fmt::format("times is \"{}\", expected a number or \"always\"", times->text));
+          *times, fmt::format("times = \"{}\", expected a number or \"always\"", times->text));
     }
     return kAlways;
   }
@@ -40,7 +40,7 @@ std::int64_t read_code(StepReader& reader) {
     const auto number = reader.fields.integer("code", std::numeric_limits<std::int32_t>::min(),
                                               std::numeric_limits<std::int32_t>::max());
     if (number && *number == 0) {
-      reader.faults.add(*code, "code is 0, which is no failure, expected another number");
+      reader.faults.add(*code, "code = 0, which is no failure, expected another number");
     }
     return number.value_or(0);
   }

@@ -136,7 +136,7 @@ std::string StepReader::path(const Node& value, const std::string& what) {
     }
   }
   if (value.text.empty() || (value.text.front() != '/' && value.text.front() != '{')) {
-    faults.add(value, fmt::format("{} is \"{}\", expected a path from the root, or beginning with "
+    faults.add(value, fmt::format("{} = \"{}\", expected a path from the root, or beginning with "
                                   "{{run}} or {{PROCESS.FACT}}",
                                   what, value.text));
   }

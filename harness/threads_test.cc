@@ -59,6 +59,7 @@ class Forked {
     watched_.pid = ::fork();
     if (watched_.pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      std::thread([] {}).join();  // with the first one, a sanitizer starts one of its own
       const pid_t main = ::getpid();
       for (const auto& thread : look(Pids{main})) {
         if (thread.tid != main && ::write(ready[1], &thread.tid, sizeof thread.tid) < 0) ::_exit(1);

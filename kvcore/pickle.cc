@@ -51,7 +51,7 @@ using namespace pickle;  // NOLINT: the opcodes
 
 // CPython's own sizes: a frame is closed at the first value after its 64 KiB are full, a text of
 // that size lies outside of frames, fewer than 4 bytes get no frame, items go in batches.
-constexpr std::size_t kFrameTarget = 64 * 1024;
+constexpr std::size_t kFrameTarget = 64u << 10;
 constexpr std::size_t kFrameMinimum = 4;
 constexpr std::size_t kFrameOpSize = 9;
 constexpr std::size_t kBatch = 1000;
@@ -109,7 +109,7 @@ class Encoder {
     if (frame_ != kNoFrame && frame_size() >= kFrameTarget) close_frame();
   }
 
-  bool fail(std::string text) {
+  bool fail(const std::string& text) {
     error_ = Status::error(Code::kInvalidArgument, "pickle.encode", "message", 0, text);
     return false;
   }

@@ -171,6 +171,7 @@ const View* join() {
   if (name == 0) return nullptr;  // an overflow: the drill knows
   register_process(*view, name, false);
   if (session.process.load(std::memory_order_relaxed) == kUnregistered) return nullptr;
+  session.label_note = intern(*view, "thread.label");
   session.view.store(view, std::memory_order_release);
   report_registered(*view);
   return view;

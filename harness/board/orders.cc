@@ -129,13 +129,11 @@ class Obedience {
     write_event(view_, thread_.writer, {kind, at_.id, at_.key, id, text});
   }
 
-  // The command may reach the same point again; it is not run within itself.
-  void run(const OrderSlot& order, std::uint32_t id) {
-    const std::uint32_t outer = thread_.running;
-    thread_.running = id;
+  void run(const OrderSlot& order) {
+    thread_.running = true;
     run_command(view_, {order.command, view_.text_of(order.arguments),
                         view_.text_of(order.call_name), order.call_id, false});
-    thread_.running = outer;
+    thread_.running = false;
   }
 
   const View& view_;
@@ -164,9 +162,11 @@ Outcome obey(const View& view, ThreadState& thread, const Reached& at, std::uint
   Obedience obedience(view, thread, at);
   for (std::uint32_t i = view.head->orders_open.load(std::memory_order_relaxed); i < limit; ++i) {
     OrderSlot& order = view.orders[i];
-    if (thread.running == i + 1 || !matches(view, thread, order, at)) continue;
-    // One failure or one omission is all that a hit can have; a further order keeps its turn.
+    if (!matches(view, thread, order, at)) continue;
     const auto action = static_cast<Action>(order.action);
+    // The command may reach the point that runs it: commands are not run within each other.
+    if (action == Action::kRun && thread.running) continue;
+    // One failure or one omission is all that a hit can have; a further order keeps its turn.
     if (action == Action::kFail && outcome.code != 0) continue;
     if (action == Action::kSkip && outcome.skip) continue;
     if (claim_act(order)) obedience.act(i, outcome);

@@ -41,8 +41,6 @@ inline Outcome reach(kvdrill_site* site, std::int64_t key, std::uint32_t role) {
   return obey(*view, *thread, {site, id, key, hit, kAtReach, role}, limit);
 }
 
-constexpr std::string_view kLabelNote = "thread.label";
-
 }  // namespace
 
 TextRef put_known_text(const View& view, ThreadState& thread, std::string_view text) {
@@ -96,13 +94,13 @@ void kvdrill_note(kvdrill_site* site, int64_t key, int64_t value, const char* te
   const View* view = board();
   if (view == nullptr) return;
   const std::string_view words = text == nullptr ? "" : text;
-  if (site->name == kv::drill::kLabelNote) {
+  const std::uint32_t id = kv::drill::id_of(*view, site);
+  if (id == kv::drill::session.label_note && id != 0) {
     set_label(*view, words);
     return;
   }
   ThreadState* thread = kv::drill::here(*view);
   if (thread == nullptr) return;
-  const std::uint32_t id = kv::drill::id_of(*view, site);
   write_event(*view, thread->writer,
               {EventKind::kNote, id, key, value, put_known_text(*view, *thread, words)});
 }

@@ -59,6 +59,7 @@ struct Session {
   // Index of this process; kUnregistered in a child after fork() until its first event.
   std::atomic<std::uint32_t> process{0};
   std::atomic<std::uint32_t> name{0};                  // id of this process's name on the board
+  std::uint32_t label_note = 0;                        // id of "thread.label"
   std::atomic<const kvdrill_engine*> engine{nullptr};  // null: only a library attached
   bool stacks = false;                                 // the stack handler is installed
   sigset_t signals{};  // of the thread that attached; the threads of calls get it too

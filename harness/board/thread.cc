@@ -95,7 +95,7 @@ ThreadState* register_thread(const View& view, std::string_view label) {
       state = new_state();
     } else {
       std::fill_n(state->hits, kMaxNames + 1, Hits{});
-      state->running = 0;
+      state->running = false;
     }
   }
   if (state != nullptr) {

@@ -1,0 +1,93 @@
+#include "harness/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace kv::drill {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  RunFolderTest() {
+    std::string folder = "/tmp/kvrXXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) ADD_FAILURE() << "mkdtemp: " << errno;
+    folder_ = folder;
+  }
+  ~RunFolderTest() override {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+  std::string folder_;
+};
+
+TEST_F(RunFolderTest, HasItsPartsForThisUserOnlyAndANameOfItsOwn) {
+  const auto one = RunFolder::make(folder_ + "/a/b");
+  const auto other = RunFolder::make(folder_ + "/a/b");
+  ASSERT_TRUE(one && other);
+  EXPECT_NE(one->path(), other->path());
+  EXPECT_NE(one->ipc_name(), other->ipc_name());
+  EXPECT_EQ(one->ipc_name().find_first_not_of("abcdefghijklmnopqrstuvwxyz"
+                                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+            std::string::npos);
+  for (const std::string& part :
+       {one->path(), one->socket_root(), one->segment_root(), one->card()}) {
+    struct stat info {};
+    ASSERT_EQ(::stat(part.c_str(), &info), 0) << part;
+    EXPECT_EQ(info.st_mode & 07777, 0700u) << part;
+  }
+}
+
+// 107 bytes are what an address holds; the rest is for the folder that holds the runs.
+TEST_F(RunFolderTest, AStageSocketLeavesRoomForTheFolderOfTheRuns) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder) << folder.error();
+  const std::string path =
+      folder->socket_root() + "/kvcached-tp-" + folder->ipc_name() + "-0123abcd/pp12/w1234.sock";
+  EXPECT_LE(path.size() - folder_.size(), 60u) << path;
+}
+
+TEST_F(RunFolderTest, WritesAppendsAndRemoves) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder);
+  EXPECT_TRUE(folder->write("a.txt", "one"));
+  EXPECT_TRUE(folder->write("a.txt", "two "));
+  EXPECT_TRUE(folder->append("a.txt", "three"));
+  std::string text;
+  std::getline(std::ifstream(folder->path() + "/a.txt"), text);
+  EXPECT_EQ(text, "two three");
+  EXPECT_FALSE(folder->write("no/such/folder.txt", "x"));
+  EXPECT_TRUE(folder->remove());
+  EXPECT_FALSE(std::filesystem::exists(folder->path()));
+}
+
+TEST_F(RunFolderTest, APlaceThatCannotBeMadeIsNamed) {
+  std::ofstream(folder_ + "/file") << "in the way";
+  const auto folder = RunFolder::make(folder_ + "/file/below");
+  ASSERT_FALSE(folder);
+  EXPECT_THAT(folder.error(), HasSubstr(folder_ + "/file"));
+}
+
+TEST_F(RunFolderTest, OutputsOfAProcessThatIsStartedAgainAreKeptApart) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder);
+  EXPECT_NE(folder->output("worker", 1, "stderr"), folder->output("worker", 2, "stderr"));
+}
+
+TEST_F(RunFolderTest, LastWordsAreTheEndOfAFileOnOneLine) {
+  std::ofstream(folder_ + "/e") << "first\n\nsecond\n  \nthird\n";
+  EXPECT_EQ(last_words(folder_ + "/e", 400), "first / second / third");
+  EXPECT_EQ(last_words(folder_ + "/e", 6), "third");
+  EXPECT_EQ(last_words(folder_ + "/none", 6), "");
+}
+
+}  // namespace
+}  // namespace kv::drill
