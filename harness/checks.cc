@@ -161,50 +161,60 @@ CheckResult nothing_left(const Record& record) {
   return failed(name, fmt::format("{}", fmt::join(parts, "; ")));
 }
 
-// " at a < b < c": the innermost frames of a process's crash, empty when it reported none.
-std::string crash_frames(const Record& record, pid_t pid) {
-  constexpr int kFrames = 8;
-  for (const Event& event : record.events) {
-    if (event.kind != EventKind::kCrash || event.torn) continue;
-    if (event.process >= record.processes.size()) continue;
-    if (record.processes[event.process].pid != pid) continue;
-    std::string frames;
-    std::string_view left = event.text;
-    for (int i = 0; i < kFrames && !left.empty(); ++i) {
-      const auto end = left.find('\n');
-      const auto line = left.substr(0, end);
-      left = end == std::string_view::npos ? std::string_view() : left.substr(end + 1);
-      // The symbol says more than the offset before it, where there is one.
-      const auto space = line.find(' ');
-      const auto frame = space == std::string_view::npos ? line : line.substr(space + 1);
-      frames += frames.empty() ? " at " : " < ";
-      frames += frame.empty() ? line : frame;
+// What matters of a frame: its function, with file and line if they are known ("  = f at x.cc:3"),
+// else its symbol, else its place.
+std::string short_frame(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  if (const auto known = line.find("  = "); known != std::string_view::npos) {
+    const auto source = line.rfind(" at ");
+    const auto name = line.rfind('/');
+    std::string frame(line.substr(known + 4, source - known - 4));
+    if (source != std::string_view::npos && source > known) {
+      const auto file = name != std::string_view::npos && name > source ? name + 1 : source + 4;
+      if (line.substr(file, 2) != "??") frame += fmt::format(" ({})", line.substr(file));
     }
-    return frames;
+    return frame;
   }
-  return {};
+  const auto space = line.find(' ');
+  const auto symbol = space == std::string_view::npos ? line : line.substr(space + 1);
+  return std::string(symbol.empty() ? line : symbol);
+}
+
+// " at a < b < c": the innermost frames of a crash, empty when there are none.
+std::string crash_frames(std::string_view frames) {
+  constexpr int kFrames = 8;
+  std::string text;
+  for (int i = 0; i < kFrames && !frames.empty(); ++i) {
+    const auto end = frames.find('\n');
+    text += i == 0 ? " at " : " < ";
+    text += short_frame(frames.substr(0, end));
+    frames = end == std::string_view::npos ? std::string_view() : frames.substr(end + 1);
+  }
+  return text;
+}
+
+// By code or signal as expected, asked for or not.
+bool as_said(const Record::Ended& ended) {
+  if (!ended.end || ended.end->unknown) return false;
+  const Expected& expected = ended.expected;
+  if (ended.end->by_signal) return expected.signal && ended.end->value == *expected.signal;
+  return !expected.signal && ended.end->value == expected.code.value_or(0);
 }
 
 std::string wrong_end(const Record& record, const Record::Ended& ended) {
   const Expected& expected = ended.expected;
-  if (expected.any) return {};
+  if (!ended.end) return naming(record, ended) + " is still there: not even SIGKILL ended it";
+  if (ended_well(ended)) return {};
+  const bool right = as_said(ended);
   const std::string wanted = expected.signal
                                  ? signal_name(*expected.signal)
                                  : fmt::format("exit code {}", expected.code.value_or(0));
-  if (!ended.end) {
-    return fmt::format("{} was still there at the end, expected {}", naming(record, ended), wanted);
-  }
-  const bool right =
-      !ended.end->unknown &&
-      (ended.end->by_signal ? expected.signal && ended.end->value == *expected.signal
-                            : !expected.signal && ended.end->value == expected.code.value_or(0));
-  if (right && ended.asked) return {};
   std::string why = fmt::format("{} ended by {}", naming(record, ended), end_text(*ended.end));
   if (!right) why += ", expected " + wanted;
   if (!ended.asked) {
     why += ended.ready ? ", before the drill told it to" : ", before it was ready";
   }
-  why += crash_frames(record, ended.pid);
+  why += crash_frames(ended.crash);
   if (!ended.last_words.empty()) why += fmt::format("; its last words: '{}'", ended.last_words);
   return why;
 }
@@ -227,12 +237,12 @@ CheckResult no_hang(const Record& record) {
 
 CheckResult prompt_exit(const Record& record) {
   const std::string name = "prompt_exit";
+  if (record.cut_short) return not_judged(name);
   bool moved = false;
   std::string first;
   std::uint64_t expired = 0;
   for (const Event& event : record.events) {
     if (event.torn) continue;
-    if (record.cut_short && event.sequence >= *record.cut_short) break;
     if (event.kind == EventKind::kSupervisor && event.name == kAdvanceEvent) moved = true;
     if (moved || event.kind != EventKind::kNote || event.name != "clock.expired") continue;
     if (++expired > 1) continue;
@@ -278,6 +288,10 @@ const std::vector<std::string>& default_check_names() {
   static const std::vector<std::string> names = {
       "no_dispatch_after_stop", "nothing_left", "no_crash", "no_hang", "prompt_exit", "clean_logs"};
   return names;
+}
+
+bool ended_well(const Record::Ended& ended) {
+  return ended.end && (ended.expected.any || (ended.asked && as_said(ended)));
 }
 
 std::string signal_name(int signal) {

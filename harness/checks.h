@@ -33,7 +33,7 @@ namespace kv::drill {
 // How a process was meant to end, as the drill says. Neither code nor signal: exit code 0.
 struct Expected {
   std::string process;
-  bool any = false;  // the drill was cut short and killed it: not judged
+  bool any = false;  // the drill gave up on it and killed it: not judged
   std::optional<int> code, signal;
 };
 
@@ -49,6 +49,7 @@ struct Record {
     bool asked = true;       // the drill told it to end, or waited for its end, or made it crash
     bool ready = true;       // it had said that it is ready
     std::string last_words;  // of its standard error
+    std::string crash;       // the frames that it reported when it crashed, one a line
     bool gentle = false;     // an orderly end: it must have given everything back
     std::vector<std::string> descriptors_left;  // at its exit order, against those at ready
     int threads_left = 0;
@@ -76,6 +77,9 @@ std::vector<CheckResult> default_checks(const Record& record);
 
 // Their names, for the loader and for waivers.
 const std::vector<std::string>& default_check_names();
+
+// Whether no_crash has nothing to say about it.
+bool ended_well(const Record::Ended& ended);
 
 // "SIGSEGV"; "signal 77" when it has no name here.
 std::string signal_name(int signal);

@@ -197,7 +197,6 @@ TEST(NoCrashTest, TheEndThatTheDrillNamesPasses) {
   run.ended(End{false, 3, false, false}).expected.code = 3;
   run.ended(End{true, SIGABRT, true, false}, false).expected.signal = SIGABRT;
   run.ended(End{true, SIGKILL, false, false}, false).expected.any = true;
-  run.ended(std::nullopt, false).expected.any = true;
   const auto result = run.check("no_crash");
   EXPECT_EQ(result.verdict, Verdict::kPass) << result.why;
 }
@@ -213,19 +212,14 @@ TEST(NoCrashTest, ExitWithACodeIsNoSignalOfThatNumber) {
 
 TEST(NoCrashTest, ACrashIsReportedWithItsFrames) {
   RecordOf run;
-  run.event(EventKind::kCrash, "crash", 0, SIGSEGV, "kvworker+0x10 kv::boom()\nlibc.so.6+0x20");
-  run.ended(End{true, SIGSEGV, false, false}, false);
+  run.ended(End{true, SIGSEGV, false, false}, false).crash =
+      "    kvworker+0x10 _Zboom  = kv::boom(int) at /src/kv/boom.cc:3\n    kvworker+0x18 main\n"
+      "    libc.so.6+0x20\n    libc.so.6+0x30  = start at ??:?\n";
   const auto result = run.check("no_crash");
   EXPECT_EQ(result.verdict, Verdict::kFail);
-  EXPECT_THAT(result.why, HasSubstr("worker ended by SIGSEGV, expected exit code 0 at kv::boom() < "
-                                    "libc.so.6+0x20"));
-}
-
-TEST(NoCrashTest, AnotherProcessesFramesAreNotTaken) {
-  RecordOf run;
-  run.event(EventKind::kCrash, "crash", 0, SIGSEGV, "kvworker+0x10 kv::boom()");
-  run.ended(End{true, SIGSEGV, false, false}, false).pid = 101;
-  EXPECT_THAT(run.check("no_crash").why, Not(HasSubstr("boom")));
+  EXPECT_EQ(result.why,
+            "worker ended by SIGSEGV, expected exit code 0 at kv::boom(int) (boom.cc:3) < main < "
+            "libc.so.6+0x20 < start");
 }
 
 TEST(NoCrashTest, AnEndThatNobodyAskedForFailsWhateverTheCode) {
@@ -282,13 +276,11 @@ TEST(PromptExitTest, AMoveOfTheClockDoesNotExcuseWhatWasBeforeIt) {
   EXPECT_EQ(run.check("prompt_exit").verdict, Verdict::kFail);
 }
 
-TEST(PromptExitTest, WhatCameAfterTheCutIsTheDrillsDoing) {
+TEST(PromptExitTest, ARunCutShortIsNotJudged) {
   RecordOf run;
-  run.note("listener.cut", 1).note("clock.expired", 0, 0, "listener drain");
+  run.note("clock.expired", 0, 0, "listener drain");
   run.record.cut_short = 1;
   EXPECT_EQ(run.check("prompt_exit").verdict, Verdict::kPass);
-  run.record.cut_short = 2;
-  EXPECT_EQ(run.check("prompt_exit").verdict, Verdict::kFail);
 }
 
 TEST(CleanLogsTest, WarningsAndErrorsFailInfoDoesNot) {

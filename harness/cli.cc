@@ -23,7 +23,8 @@ void add_paths(CLI::App* command, CommandLine* line) {
       ->type_name("fake|cuda");
   command->add_option("--driver", line->driver, "A driver library by path, instead of --card")
       ->type_name("FILE");
-  command->add_option("--filter", line->filter, "Only drills whose name matches this pattern (*, ?)")
+  command
+      ->add_option("--filter", line->filter, "Only drills whose name matches this pattern (*, ?)")
       ->type_name("GLOB");
 }
 
@@ -59,8 +60,10 @@ bool parse_shard(const std::string& text, CommandLine* line) {
   char rest = 0;
   if (std::sscanf(text.c_str(), "%llu/%llu%c", &index, &count, &rest) != 2 || index < 1 ||
       index > count) {
-    std::fprintf(stderr, "kvdrill: --shard: '%s' is not a part of the suite, expected I/N with 1 <= I <= N (1/4)\n",
-                 text.c_str());
+    std::fprintf(
+        stderr,
+        "kvdrill: --shard: '%s' is not a part of the suite, expected I/N with 1 <= I <= N (1/4)\n",
+        text.c_str());
     return false;
   }
   line->shard_index = index;

@@ -1,4 +1,5 @@
-// The command line of kvdrill, parsed: the only user of CLI11. What the commands do is in commands.h.
+// The command line of kvdrill, parsed: the only user of CLI11. What the commands do is in
+// commands.h.
 //
 // Threads, ownership: values.
 #ifndef HARNESS_CLI_H_
@@ -23,10 +24,10 @@ struct CommandLine {
   std::string format = "text";     // text or json
   std::string junit_path, report_folder;
   std::string runs_folder = "/tmp";
-  int jobs = 0;                    // 0: one per core
+  int jobs = 0;  // 0: one per core
   std::uint64_t repeat = 1;
   bool until_fail = false;
-  std::uint64_t max_fail = 0;      // 0: no limit
+  std::uint64_t max_fail = 0;  // 0: no limit
   std::optional<std::uint64_t> shuffle;
   std::uint64_t shard_index = 1, shard_count = 1;
   bool keep = false;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "harness/report.h"
@@ -21,7 +24,9 @@ int parallel(const CommandLine& line) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-bool color() { return ::isatty(STDOUT_FILENO) == 1; }
+bool color() {
+  return ::isatty(STDOUT_FILENO) == 1;
+}
 
 class Stopwatch {
  public:
@@ -56,22 +61,34 @@ void apply_expectation(const Drill& drill, DrillResult* result) {
     }
   } else if (result->verdict == Verdict::kPass) {
     result->verdict = Verdict::kFail;
-    result->checks.push_back({"expect", Verdict::kFail,
-                              fmt::format("passed, but the file expects it to fail: {}",
-                                          drill.expect_fail),
-                              drill.position});
+    result->checks.push_back(
+        {"expect", Verdict::kFail,
+         fmt::format("passed, but the file expects it to fail: {}", drill.expect_fail),
+         drill.position});
   }
 }
 
-// The repeats of one drill as one result: the worst run's, and how many there were.
+// The repeats of one drill as one result: the worst run's with the median time, and how many there
+// were.
 struct Tally {
   const Drill* drill = nullptr;
   DrillResult worst;
   std::uint64_t runs = 0, failures = 0;
+  std::vector<std::int64_t> times_ns;
   void add(DrillResult result) {
     ++runs;
+    times_ns.push_back(result.ns);
     if (result.verdict > Verdict::kSkip) ++failures;
     if (runs == 1 || result.verdict > worst.verdict) worst = std::move(result);
+  }
+  DrillResult result() const {
+    DrillResult all = worst;
+    std::vector<std::int64_t> sorted = times_ns;
+    std::nth_element(sorted.begin(),
+                     sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+    all.ns = sorted[sorted.size() / 2];
+    all.ms = all.ns / 1'000'000;
+    return all;
   }
 };
 
@@ -141,7 +158,7 @@ class RunCommand {
 
   void print(const Tally& tally) {
     if (!text()) return;
-    fmt::print("{}", drill_lines(tally.worst, tally.runs, tally.failures, color()));
+    fmt::print("{}", drill_lines(tally.result(), tally.runs, tally.failures, color()));
     std::fflush(stdout);
   }
 
@@ -153,7 +170,7 @@ class RunCommand {
       if (tally.runs == 0) continue;
       if (i >= printed_) print(tally);
       totals.add(tally.worst.verdict);
-      results.push_back(tally.worst);
+      results.push_back(tally.result());
     }
     const std::int64_t ns = watch_.ns();
     if (text()) {
@@ -203,7 +220,7 @@ class ProveCommand {
 
   int go() {
     for (const Drill* drill : choose(suite_, line_)) {
-      for (const Proof& proof : drill->proofs) plan(*drill, proof);
+      if (!drill->proofs.empty()) plan(*drill);
     }
     if (proofs_.empty()) {
       fmt::print(stderr, "kvdrill: no proof in the files chosen{}\n",
@@ -211,10 +228,7 @@ class ProveCommand {
       return 2;
     }
     const RunEnd end = run_jobs(jobs_, parallel(line_), [this](std::size_t index, DrillResult r) {
-      const Job& job = jobs_[index];
-      proofs_[proof_of_[index]] = judge(*job.drill, *job.proof, r);
-      done_[proof_of_[index]] = true;
-      print_finished();
+      take(jobs_[index], proof_of_[index], r);
       return true;
     });
     return finish(end);
@@ -223,17 +237,58 @@ class ProveCommand {
  private:
   bool text() const { return line_.format == "text"; }
 
-  void plan(const Drill& drill, const Proof& proof) {
-    std::string reason = reason_to_skip(drill, &proof);
-    proofs_.push_back({});
-    done_.push_back(false);
-    if (!reason.empty()) {
-      proofs_.back() = judge(drill, proof, skipped(drill, std::move(reason)));
-      done_.back() = true;
+  static constexpr std::size_t kWhole = ~std::size_t{0};
+
+  // The drill with everything in place comes first: what fails there proves nothing when it fails
+  // without a protection too.
+  void plan(const Drill& drill) {
+    jobs_.push_back(make_job(suite_, line_, drill, nullptr));
+    proof_of_.push_back(kWhole);
+    for (const Proof& proof : drill.proofs) {
+      proofs_.push_back({});
+      std::string reason = reason_to_skip(drill, &proof);
+      done_.push_back(!reason.empty());
+      if (!reason.empty()) {
+        proofs_.back() = judge(drill, proof, skipped(drill, std::move(reason)));
+        continue;
+      }
+      jobs_.push_back(make_job(suite_, line_, drill, &proof));
+      proof_of_.push_back(proofs_.size() - 1);
+    }
+  }
+
+  void take(const Job& job, std::size_t which, DrillResult result) {
+    if (which == kWhole) {
+      apply_expectation(*job.drill, &result);
+      whole_ = std::move(result);
       return;
     }
-    jobs_.push_back(make_job(suite_, line_, drill, &proof));
-    proof_of_.push_back(proofs_.size() - 1);
+    ProofResult& proof = proofs_[which];
+    proof = judge(*job.drill, *job.proof, result);
+    if (whole_.verdict != Verdict::kPass) {
+      proof.verdict = std::max(proof.verdict, Verdict::kVoid);
+      proof.why = fmt::format("the drill does not pass with the protection either: {}",
+                              first_reason(whole_));
+    }
+    done_[which] = true;
+    print_finished();
+  }
+
+  static std::string first_reason(const DrillResult& result) {
+    for (const CheckResult& check : result.checks) {
+      if (check.verdict != Verdict::kPass) return fmt::format("{}: {}", check.name, check.why);
+    }
+    return std::string(verdict_name(result.verdict));
+  }
+
+  // A filter or a single file is a part of a suite, and a part cannot say what the whole of it does
+  // not catch; a folder is a suite.
+  bool judges_survivors(RunEnd end) const {
+    if (!line_.filter.empty() || end != RunEnd::kAll) return false;
+    return std::all_of(line_.paths.begin(), line_.paths.end(), [](const std::string& path) {
+      std::error_code error;
+      return std::filesystem::is_directory(path, error);
+    });
   }
 
   void print_finished() {
@@ -252,23 +307,22 @@ class ProveCommand {
       totals.add(proofs_[i].verdict);
       finished.push_back(proofs_[i]);
     }
-    // A part of the suite cannot say what the whole of it does not catch.
-    const bool whole = line_.filter.empty() && end == RunEnd::kAll;
-    const std::vector<std::string> left =
-        whole ? surviving(suite_.engine, finished) : std::vector<std::string>();
+    std::optional<std::vector<std::string>> left;
+    if (judges_survivors(end)) left = surviving(suite_.engine, finished);
     if (text()) {
-      for (const std::string& step : left) {
+      for (const std::string& step : left.value_or(std::vector<std::string>())) {
         fmt::print("  surviving: no proof catches a run without {}\n", step);
       }
-      fmt::print("{} steps, {} proofs, {} surviving\n{}", suite_.engine.steps.size(),
-                 finished.size(), left.size(), last_line(totals, watch_.ns()));
+      fmt::print("{} steps, {} proofs, {}\n{}", suite_.engine.steps.size(), finished.size(),
+                 left ? fmt::format("{} surviving", left->size())
+                      : "surviving steps not judged (a part of the suite)",
+                 last_line(totals, watch_.ns()));
     } else {
       fmt::print("{}", prove_json(finished, suite_.engine.steps.size(), left));
     }
     if (end == RunEnd::kInterrupted) return kInterrupted;
     if (!write_page(finished)) return 4;
-    // Skipped proofs (a sanitizer build) leave survivors that are not the suite's fault.
-    if (totals.exit_code() == 0 && !left.empty() && totals.skipped == 0) return 1;
+    if (totals.exit_code() == 0 && left && !left->empty()) return 1;
     return totals.exit_code();
   }
 
@@ -288,7 +342,8 @@ class ProveCommand {
   const CommandLine& line_;
   Stopwatch watch_;
   std::vector<Job> jobs_;
-  std::vector<std::size_t> proof_of_;  // by job
+  std::vector<std::size_t> proof_of_;  // by job; kWhole: the drill without a skip
+  DrillResult whole_;                  // of the drill whose proofs are being taken
   std::vector<ProofResult> proofs_;
   std::vector<bool> done_;
   std::size_t printed_ = 0;
@@ -296,7 +351,9 @@ class ProveCommand {
 
 }  // namespace
 
-int run_command(const Suite& suite, const CommandLine& line) { return RunCommand(suite, line).go(); }
+int run_command(const Suite& suite, const CommandLine& line) {
+  return RunCommand(suite, line).go();
+}
 
 int prove_command(const Suite& suite, const CommandLine& line) {
   return ProveCommand(suite, line).go();

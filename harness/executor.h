@@ -78,8 +78,9 @@ class Executor {
 
  private:
   struct Given {
-    std::uint32_t id = 0;  // on the board
-    std::string name;      // of its check
+    std::uint32_t id = 0;     // on the board
+    std::uint64_t since = 0;  // the sequence when it was given
+    std::string name;         // of its check
     Position position;
     GiveStep step;
     bool of_proof = false;
@@ -133,6 +134,8 @@ class Executor {
 
   // Why a wait for something of this process (empty: of any) is in vain; empty: it is not.
   std::string nobody_left(const std::string& process);
+  // Releases an order; a thread that has reached it and is about to be held is held first.
+  void let_go(const Given& given);
   // The client, connected; null: `outcome` says why not.
   Client* connected(const std::string& name, Outcome* outcome);
   Outcome send_result(const std::string& client, int error, const std::vector<int>& allow);

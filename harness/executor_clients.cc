@@ -35,7 +35,10 @@ Outcome Executor::carry_out(const ConnectStep& step) {
   std::string path;
   if (!step.path.empty()) {
     auto expanded = expand(step.path);
-    if (!expanded) return {How::kWrong, expanded.error()};
+    if (!expanded) {
+      unconnected_.insert(step.client);
+      return {How::kWrong, expanded.error()};
+    }
     path = *std::move(expanded);
   } else {
     const Instance* instance = situation_.find(step.process);

@@ -27,9 +27,10 @@ class Moments {
   const std::vector<Event>& events() const { return events_; }
   const std::vector<ProcessInfo>& processes() const { return processes_; }
 
-  // The first event that the address means; null when there is none. Points carry the hit that the
-  // engine counted; for notes and ".done" it is counted here, per thread too.
-  const Event* first(const Address& address) const;
+  // The first event from a sequence on that the address means; null when there is none. Points
+  // carry the hit that the engine counted; for notes and ".done" it is counted here, per thread
+  // too.
+  const Event* first(const Address& address, std::uint64_t from = 0) const;
   std::uint64_t count(const Address& address) const;
 
  private:

@@ -183,7 +183,8 @@ Outcome Executor::carry_out(const CallStep& step) {
   if (std::string why = nobody_left(step.process); !why.empty()) return {How::kHopeless, why};
   made.delivered = board_.call(step.process, step.command, to_json(step.arguments), step.as, id);
   if (!made.delivered) {
-    return {How::kWrong, fmt::format("{} takes no call: its mailbox is full", step.process)};
+    return {How::kWrong,
+            fmt::format("{} takes no call: it serves none, or its mailbox is full", step.process)};
   }
   // A stopped process takes it when it goes on: that nobody moves is no failure of the call.
   const Waited waited =
@@ -251,7 +252,7 @@ void Executor::end_gently() {
   step_ = nullptr;
   for (const Given& given : given_) {
     if (given.step.what == GiveStep::What::kHold || given.step.what == GiveStep::What::kFreeze) {
-      board_.release(given.id);
+      let_go(given);
     }
   }
   situation_.take_in();

@@ -53,7 +53,7 @@ Outcome Executor::carry_out(const ReleaseStep& step) {
       },
       [&] { return nobody_left(process); });
   for (const Given& given : given_) {
-    if (given.step.as == step.as && !given.of_proof) board_.release(given.id);
+    if (given.step.as == step.as && !given.of_proof) let_go(given);
   }
   return outcome;
 }

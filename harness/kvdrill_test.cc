@@ -1,4 +1,5 @@
-// The program from the outside: exit codes, messages, and what is left when it is stopped or killed.
+// The program from the outside: exit codes, messages, and what is left when it is stopped or
+// killed.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -224,8 +225,8 @@ TEST_F(Kvdrill, AnEngineThatDoesNotDescribeItselfIsNamed) {
 }
 
 TEST_F(Kvdrill, JunitAndPageAreWritten) {
-  const auto outcome = run({"run", file("a.toml", kPasses), "--junit", root_ + "/j.xml", "--report",
-                            root_ + "/report"});
+  const auto outcome = run(
+      {"run", file("a.toml", kPasses), "--junit", root_ + "/j.xml", "--report", root_ + "/report"});
   EXPECT_EQ(code(outcome), 0) << outcome.err;
   EXPECT_THAT(slurp(root_ + "/j.xml"), HasSubstr("<testcase"));
   EXPECT_THAT(slurp(root_ + "/report/index.html"), HasSubstr("passes"));
@@ -256,7 +257,8 @@ TEST_F(Kvdrill, TheRepeatCommandRepeats) {
   const std::size_t at = outcome.out.find("repeat: ");
   ASSERT_NE(at, std::string::npos) << outcome.out;
   const std::string command = outcome.out.substr(at + 8, outcome.out.find('\n', at) - at - 8);
-  const int status = std::system((command + " --runs " + root_ + "/runs > " + root_ + "/again").c_str());
+  const int status =
+      std::system((command + " --runs " + root_ + "/runs > " + root_ + "/again").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 1) << command;
   EXPECT_THAT(slurp(root_ + "/again"), HasSubstr("1 failed"));
 }
@@ -266,7 +268,8 @@ TEST_F(Kvdrill, RunsSideBySideKeepTheOrderOfTheFiles) {
   other.replace(other.find("\"passes\""), 8, "\"another\"");
   file("a.toml", other);
   file("b.toml", kPasses);
-  const auto outcome = run({"run", root_ + "/a.toml", root_ + "/b.toml", "-j", "2", "--repeat", "5"});
+  const auto outcome =
+      run({"run", root_ + "/a.toml", root_ + "/b.toml", "-j", "2", "--repeat", "5"});
   EXPECT_EQ(code(outcome), 0) << outcome.out << outcome.err;
   EXPECT_LT(outcome.out.find("another"), outcome.out.find("passes  "));
   EXPECT_THAT(outcome.out, HasSubstr("passed 5 of 5"));

@@ -136,13 +136,15 @@ tl::expected<std::vector<std::string>, LoadError> find_scenarios(
       found.insert(path);
       continue;
     }
-    const std::size_t before = found.size();
+    bool any = false;
     fs::recursive_directory_iterator each(path, error);
     for (; !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
-      if (is_scenario(each->path()) && !each->is_directory()) found.insert(each->path().string());
+      if (!is_scenario(each->path()) || each->is_directory()) continue;
+      found.insert(each->path().string());
+      any = true;
     }
     if (error) return fault(path, error.message() + ", expected a folder that can be read");
-    if (found.size() == before) return fault(path, "no scenario below it, expected *.toml");
+    if (!any) return fault(path, "no scenario below it, expected *.toml");
   }
   return std::vector<std::string>(found.begin(), found.end());
 }

@@ -17,9 +17,12 @@ int carry_out(const kv::drill::CommandLine& line) {
     return suite.error().exit_code;
   }
   switch (line.command) {
-    case Command::kRun: return kv::drill::run_command(*suite, line);
-    case Command::kProve: return kv::drill::prove_command(*suite, line);
-    case Command::kList: return kv::drill::list_command(*suite, line);
+    case Command::kRun:
+      return kv::drill::run_command(*suite, line);
+    case Command::kProve:
+      return kv::drill::prove_command(*suite, line);
+    case Command::kList:
+      return kv::drill::list_command(*suite, line);
     case Command::kLint:
       std::printf("%zu files, no fault\n", suite->scenarios.size());
       return 0;

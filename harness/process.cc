@@ -162,7 +162,7 @@ tl::expected<Child, std::string> launch_with_boost(const std::string& program,
   if (pidfd.get() >= 0) return Child(launcher.pid, pidfd.release());
   const int number = error ? error.value() : errno;
   if (launcher.pid > 0) {  // Boost leaves the child of a failed exec as a zombie
-    ::kill(launcher.pid, SIGKILL);
+    if (!error) ::kill(launcher.pid, SIGKILL);  // or one that runs, whom nobody could watch
     while (::waitpid(launcher.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }

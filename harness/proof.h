@@ -28,7 +28,7 @@ struct ProofResult {
 // `run` is the drill's result with the proof's steps left out. Void when a step was never reached.
 ProofResult judge(const Drill& drill, const Proof& proof, const DrillResult& run);
 
-// The steps of `engine` that no passed proof names, sorted.
+// The steps of `engine` that no proof names which passed or was skipped, sorted.
 std::vector<std::string> surviving(const Engine& engine, const std::vector<ProofResult>& proofs);
 
 }  // namespace kv::drill

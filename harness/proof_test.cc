@@ -45,8 +45,8 @@ TEST(Proof, PassesWhenExactlyTheNamedChecksFail) {
 }
 
 TEST(Proof, FailsWhenANamedCheckHolds) {
-  const auto result =
-      judge(drill_named("d"), proof_of("a.b", {"cut off", "stopped"}), run_with({kCutOff, kPassed}));
+  const auto result = judge(drill_named("d"), proof_of("a.b", {"cut off", "stopped"}),
+                            run_with({kCutOff, kPassed}));
   EXPECT_EQ(result.verdict, Verdict::kFail);
   EXPECT_EQ(result.why, "did not fail: 'stopped'");
 }

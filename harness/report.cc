@@ -44,30 +44,38 @@ void indent_into(std::string* out, std::string_view text) {
 Json json_of(const DrillResult& result) {
   Json checks = Json::array();
   for (const CheckResult& check : result.checks) {
-    checks.push_back({{"name", check.name},
-                      {"verdict", verdict_name(check.verdict)},
-                      {"why", check.why}});
+    checks.push_back(
+        {{"name", check.name}, {"verdict", verdict_name(check.verdict)}, {"why", check.why}});
   }
   Json processes = Json::array();
   for (const ProcessResult& process : result.processes) {
-    processes.push_back({{"name", process.name},
-                         {"exit", process.exit < 0 ? Json(nullptr) : Json(process.exit)},
-                         {"signal", process.core_signal.empty() ? Json(nullptr)
-                                                                : Json(process.core_signal)}});
+    processes.push_back(
+        {{"name", process.name},
+         {"exit", process.exit < 0 ? Json(nullptr) : Json(process.exit)},
+         {"signal", process.core_signal.empty() ? Json(nullptr) : Json(process.core_signal)}});
   }
-  return {{"name", result.name}, {"file", result.file},     {"verdict", verdict_name(result.verdict)},
-          {"ms", result.ms},     {"checks", checks},        {"processes", processes},
-          {"folder", result.folder}};
+  return {
+      {"name", result.name},    {"file", result.file}, {"verdict", verdict_name(result.verdict)},
+      {"ms", result.ms},        {"checks", checks},    {"processes", processes},
+      {"folder", result.folder}};
 }
 
 std::string xml(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         // XML 1.0 has no place for other control characters, not even escaped.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
@@ -89,11 +97,21 @@ std::string reasons(const DrillResult& result) {
 
 void Totals::add(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kPass: ++passed; break;
-    case Verdict::kSkip: ++skipped; break;
-    case Verdict::kVoid: ++voided; break;
-    case Verdict::kFail: ++failed; break;
-    case Verdict::kError: ++errors; break;
+    case Verdict::kPass:
+      ++passed;
+      break;
+    case Verdict::kSkip:
+      ++skipped;
+      break;
+    case Verdict::kVoid:
+      ++voided;
+      break;
+    case Verdict::kFail:
+      ++failed;
+      break;
+    case Verdict::kError:
+      ++errors;
+      break;
   }
 }
 
@@ -106,8 +124,8 @@ int Totals::exit_code() const {
 
 std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
                         bool color) {
-  std::string out = fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color), result.name,
-                                result.ms);
+  std::string out =
+      fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color), result.name, result.ms);
   if (times > 1) out += fmt::format("  passed {} of {}", times - failures, times);
   out += '\n';
   if (result.verdict == Verdict::kPass) return out;
@@ -145,14 +163,14 @@ std::string last_line(const Totals& totals, std::int64_t ns) {
 std::string run_json(const std::vector<DrillResult>& results, const Totals& totals) {
   Json scenarios = Json::array();
   for (const DrillResult& result : results) scenarios.push_back(json_of(result));
-  const Json all = {{"scenarios", scenarios},      {"passed", totals.passed},
-                    {"failed", totals.failed},     {"void", totals.voided},
-                    {"skipped", totals.skipped},   {"errors", totals.errors}};
+  const Json all = {{"scenarios", scenarios},    {"passed", totals.passed},
+                    {"failed", totals.failed},   {"void", totals.voided},
+                    {"skipped", totals.skipped}, {"errors", totals.errors}};
   return dump(all, 1) + "\n";
 }
 
 std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps,
-                       const std::vector<std::string>& surviving) {
+                       const std::optional<std::vector<std::string>>& surviving) {
   Json list = Json::array();
   for (const ProofResult& proof : proofs) {
     list.push_back({{"scenario", proof.scenario},
@@ -161,7 +179,11 @@ std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps
                     {"verdict", verdict_name(proof.verdict)},
                     {"why", proof.why}});
   }
-  return dump({{"proofs", list}, {"steps", steps}, {"surviving", surviving}}, 1) + "\n";
+  return dump({{"proofs", list},
+               {"steps", steps},
+               {"surviving", surviving ? Json(*surviving) : Json(nullptr)}},
+              1) +
+         "\n";
 }
 
 std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
@@ -181,8 +203,11 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
     const std::string why = xml(reasons(result));
     const std::string detail = xml(result.repeat.empty() ? "" : "repeat: " + result.repeat);
     switch (result.verdict) {
-      case Verdict::kPass: break;
-      case Verdict::kSkip: out += fmt::format("<skipped message=\"{}\"/>", why); break;
+      case Verdict::kPass:
+        break;
+      case Verdict::kSkip:
+        out += fmt::format("<skipped message=\"{}\"/>", why);
+        break;
       case Verdict::kFail:
         out += fmt::format("<failure message=\"{}\">{}</failure>", why, detail);
         break;

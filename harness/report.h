@@ -6,6 +6,7 @@
 #define HARNESS_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,10 @@ std::string proof_lines(const ProofResult& result, bool color);
 // "12 passed, 0 failed, 0 void, 0 skipped, 0 errors in 0.31 s"
 std::string last_line(const Totals& totals, std::int64_t ns);
 
-// The formats of the design page, section 6.
+// The public formats. `surviving` is null when it was not judged (a part of a suite).
 std::string run_json(const std::vector<DrillResult>& results, const Totals& totals);
 std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps,
-                       const std::vector<std::string>& surviving);
+                       const std::optional<std::vector<std::string>>& surviving);
 
 std::string junit(const std::vector<DrillResult>& results, std::int64_t ns);
 

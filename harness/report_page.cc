@@ -32,11 +32,20 @@ std::string html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -49,16 +58,17 @@ std::string verdict_cell(Verdict verdict) {
 // The time as a number and as a bar against the slowest run of the page.
 std::string time_cell(std::int64_t ms, std::int64_t slowest) {
   const double part = slowest > 0 ? static_cast<double>(ms) / static_cast<double>(slowest) : 0;
-  return fmt::format("<td class=\"ms\"><span class=\"bar\" style=\"width:{:.0f}px\"></span>{} ms</td>",
-                     part * 70, ms);
+  return fmt::format(
+      "<td class=\"ms\"><span class=\"bar\" style=\"width:{:.0f}px\"></span>{} ms</td>", part * 70,
+      ms);
 }
 
 std::string checks_of(const DrillResult& result) {
   std::string out;
   for (const CheckResult& check : result.checks) {
     out += fmt::format("<div class=\"why\"><b class=\"{0}\">{0}</b> {1}{2}{3}</div>",
-                       verdict_name(check.verdict), html(check.name),
-                       check.why.empty() ? "" : ": ", html(check.why));
+                       verdict_name(check.verdict), html(check.name), check.why.empty() ? "" : ": ",
+                       html(check.why));
   }
   if (!result.repeat.empty()) {
     out += fmt::format("<div class=\"why\">repeat: {}</div>", html(result.repeat));
@@ -82,10 +92,9 @@ std::string drills_table(const PageInput& input) {
     }
     const bool open = result.verdict > Verdict::kSkip;
     out += fmt::format("<tr>{}<td{}><details{}><summary>{}</summary>{}</details></td>{}</tr>\n",
-                       verdict_cell(result.verdict),
-                       result.arm.empty() ? "" : " class=\"arm\"", open ? " open" : "",
-                       html(result.arm.empty() ? result.name : result.arm), checks_of(result),
-                       time_cell(result.ms, slowest));
+                       verdict_cell(result.verdict), result.arm.empty() ? "" : " class=\"arm\"",
+                       open ? " open" : "", html(result.arm.empty() ? result.name : result.arm),
+                       checks_of(result), time_cell(result.ms, slowest));
   }
   return out + "</table>\n";
 }

@@ -96,11 +96,12 @@ TEST(ProveJson, HasTheAgreedShape) {
   proof.scenario = "s";
   proof.skip = {"a.b"};
   proof.fails = {"c"};
-  const auto json = nlohmann::json::parse(prove_json({proof}, 7, {"x.y"}));
+  const auto json = nlohmann::json::parse(prove_json({proof}, 7, std::vector<std::string>{"x.y"}));
   EXPECT_EQ(json["steps"], 7);
   EXPECT_EQ(json["surviving"][0], "x.y");
   EXPECT_EQ(json["proofs"][0]["skip"][0], "a.b");
   EXPECT_EQ(json["proofs"][0]["verdict"], "pass");
+  EXPECT_TRUE(nlohmann::json::parse(prove_json({}, 7, std::nullopt))["surviving"].is_null());
 }
 
 TEST(Junit, EscapesAndCountsAVoidRunAsAnError) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,19 @@ inline Scenario loaded(std::string_view text) {
   Scenario nothing;
   nothing.drills.emplace_back();
   return nothing;
+}
+
+// One row of a table of wrong inputs.
+struct BadInput {
+  const char* name;
+  std::string text;
+  std::vector<std::string> faults;  // all of them: "line:column: message"
+};
+inline void PrintTo(const BadInput& input, std::ostream* out) {
+  *out << input.text;
+}
+inline std::string name_of(const ::testing::TestParamInfo<BadInput>& info) {
+  return info.param.name;
 }
 
 inline constexpr std::string_view kHead =

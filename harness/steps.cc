@@ -33,13 +33,6 @@ constexpr Kind kSignal{"signal", read_signal};
 constexpr std::int64_t kMostRounds = 1'000'000;
 constexpr std::int64_t kLongestDeadline = 3'600'000'000'000;
 
-std::vector<std::string> kind_names() {
-  std::vector<std::string> names;
-  for (const Kind& kind : kKinds) names.emplace_back(kind.key);
-  names.emplace_back(kSignal.key);
-  return names;
-}
-
 class Steps {
  public:
   Steps(const World& world, Faults& faults) : world_(world), faults_(faults) {}
@@ -87,10 +80,10 @@ class Steps {
     for (const Entry& entry : item.table) {
       if (entry.key == "id" || entry.key == "deadline") continue;
       faults_.add(entry.key_place, fmt::format("unknown step \"{}\"{}", entry.key,
-                                               expected_one(entry.key, kind_names())));
+                                               expected_one(entry.key, step_kinds())));
       return;
     }
-    faults_.add(item, fmt::format("a step without a deed, expected {}", listed(kind_names())));
+    faults_.add(item, fmt::format("a step without a deed, expected {}", listed(step_kinds())));
   }
 
   void read_one(const Node& item, std::vector<Draft>& drafts) {
@@ -167,6 +160,16 @@ std::vector<std::string> usable(const Engine& engine, Use use) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& step_kinds() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Kind& kind : kKinds) names.emplace_back(kind.key);
+    names.emplace_back(kSignal.key);
+    return names;
+  }();
+  return kNames;
+}
 
 std::string why_not_site(const Engine& engine, const std::string& site, Use use) {
   constexpr std::string_view kDone = ".done";

@@ -48,6 +48,9 @@ std::vector<Step> finished(const std::vector<Draft>& drafts);
 // A deed in one short line: "wait listener.read.body in worker".
 std::string describe(const Deed& deed);
 
+// The words that begin a step.
+const std::vector<std::string>& step_kinds();
+
 // How an address may be used.
 enum class Use {
   kWatch,  // waited for, counted, ordered: any name

@@ -72,13 +72,13 @@ tl::expected<Engine, SuiteError> describe_engine(const std::string& program) {
   }
   auto text = describe(program, kDescribeLimitMs);
   if (!text) {
-    return tl::unexpected(SuiteError{
-        {fmt::format("kvdrill: engine {} --describe: {}", program, text.error())}, 4});
+    return tl::unexpected(
+        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, text.error())}, 4});
   }
   auto engine = engine_from_json(program, *text);
   if (!engine) {
-    return tl::unexpected(SuiteError{
-        {fmt::format("kvdrill: engine {} --describe: {}", program, engine.error())}, 4});
+    return tl::unexpected(
+        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, engine.error())}, 4});
   }
   return *std::move(engine);
 }
@@ -100,8 +100,9 @@ tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
     }
     for (const Scenario& other : suite->scenarios) {
       if (other.name == scenario->name) {
-        faults.lines.push_back(fmt::format("{}:1:1: the name '{}' is taken by {}, expected a name of its own",
-                                           file, scenario->name, other.file));
+        faults.lines.push_back(
+            fmt::format("{}:1:1: the name '{}' is taken by {}, expected a name of its own", file,
+                        scenario->name, other.file));
       }
     }
     for (const Drill& drill : scenario->drills) suite->proofs += drill.proofs.size();
@@ -122,10 +123,11 @@ tl::expected<Suite, SuiteError> open_suite(const CommandLine& line) {
   if (!engine) return tl::unexpected(std::move(engine.error()));
   suite.engine = *std::move(engine);
   suite.fake_card = line.driver.empty() && line.card == "fake";
-  suite.driver = !line.driver.empty()    ? fs::absolute(line.driver).string()
+  suite.driver = !line.driver.empty()  ? fs::absolute(line.driver).string()
                  : line.card == "cuda" ? std::string("libcuda.so.1")
                                        : (here / "card" / "libcuda.so.1").string();
-  if (auto loaded = load_all(line, &suite); !loaded) return tl::unexpected(std::move(loaded.error()));
+  if (auto loaded = load_all(line, &suite); !loaded)
+    return tl::unexpected(std::move(loaded.error()));
   return suite;
 }
 
@@ -172,10 +174,9 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   }
   std::error_code error;
   fs::path self = fs::read_symlink("/proc/self/exe", error);
-  options.repeat =
-      fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
-                  proof == nullptr ? "run" : "prove", shell_word(drill.position.file),
-                  shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
+  options.repeat = fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
+                               proof == nullptr ? "run" : "prove", shell_word(drill.position.file),
+                               shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
   return job;
 }
 

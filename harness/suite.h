@@ -17,7 +17,7 @@ namespace kv::drill {
 
 struct Suite {
   Engine engine;
-  std::string driver;     // the driver library for the engine
+  std::string driver;  // the driver library for the engine
   bool fake_card = true;
   std::vector<Scenario> scenarios;
   std::uint64_t proofs = 0;  // of all files, chosen or not

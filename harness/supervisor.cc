@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "harness/board/board.h"
@@ -94,9 +96,10 @@ class Run {
     if (!findings.interrupted && !findings.cut_at) executor_.end_gently();
     kill_what_lives(situation_);
     const auto orphans = end_orphans();
-    if (findings.interrupted) return false;
+    if (findings.interrupted) return remove_placed();
     executor_.judge_orders();
     const Record record = make_record({drill_, options_, folder_, situation_, executor_}, orphans);
+    remove_placed();
     result->checks = std::move(findings.checks);
     judge(record, findings, result);
     for (const Instance& instance : situation_.instances()) add_process(instance, result);
@@ -134,6 +137,14 @@ class Run {
       left.push_back(found == there.end() ? std::to_string(pid) : names[found - there.begin()]);
     }
     return left;
+  }
+
+  // What the drill itself put outside of its folder. Always false.
+  bool remove_placed() {
+    for (const std::string& path : executor_.placed()) {
+      if (!path.starts_with(folder_.path() + "/")) ::remove(path.c_str());
+    }
+    return false;
   }
 
   void judge(const Record& record, const Findings& findings, DrillResult* result) {
@@ -269,16 +280,16 @@ DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifelin
 
 Supervisor fork_drill(const Drill& drill, const RunOptions& options, int lifeline) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  const auto refuse = [](const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+  };
+  if (::pipe2(ends, O_CLOEXEC) != 0) refuse("a supervisor's pipe");
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid != 0) {
     ::close(ends[1]);
-    if (pid < 0) {
-      ::close(ends[0]);
-      return {};
-    }
+    if (pid < 0) refuse("forking a supervisor");
     return {pid, ends[0]};
   }
   ::signal(SIGPIPE, SIG_IGN);

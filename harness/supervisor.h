@@ -38,6 +38,7 @@ struct Supervisor {
   pid_t pid = 0;
   int result_fd = -1;
 };
+// Throws std::system_error when the kernel refuses a process or a pipe.
 Supervisor fork_drill(const Drill& drill, const RunOptions& options, int lifeline);
 
 }  // namespace kv::drill

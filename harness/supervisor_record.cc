@@ -1,10 +1,13 @@
 #include "harness/supervisor_record.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "harness/leftovers.h"
+#include "harness/stuck.h"
 #include "harness/supervisor_launch.h"
 
 namespace kv::drill {
@@ -33,6 +36,23 @@ int crashed_by_order(const Instance& instance, const Moments& moments, const Exe
   return 0;
 }
 
+// The frames that a process reported when it crashed. They are looked up by name and line, unless
+// the crash is what a proof asks for.
+std::string crash_of(const Instance& instance, const RecordSources& from) {
+  constexpr int kSymbolsLimitMs = 5'000;
+  const auto& expected = from.options.expected_failures;
+  const bool quick = std::find(expected.begin(), expected.end(), "no_crash") != expected.end();
+  for (const Event& event : from.situation.moments().events()) {
+    if (event.torn || event.kind != EventKind::kCrash || event.process != instance.index) continue;
+    if (quick) return std::string(event.text);
+    std::string frames = symbolised(event.text, find_addr2line(), kSymbolsLimitMs);
+    from.folder.append("stacks.txt", fmt::format("{} ({}) crashed\n\n{}\n", instance.name(),
+                                                 instance.child.pid(), frames));
+    return frames;
+  }
+  return {};
+}
+
 Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
   Record::Ended ended;
   ended.process = instance.name();
@@ -58,10 +78,9 @@ Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
       }
     }
   }
-  const bool well = ended.asked && instance.end && !instance.end->by_signal &&
-                    instance.end->value == ended.expected.code.value_or(0);
-  if (!well && !ended.expected.any) {
+  if (!ended_well(ended)) {
     ended.last_words = last_words(instance.stderr_path, kLastWordsBytes);
+    ended.crash = crash_of(instance, from);
   }
   return ended;
 }

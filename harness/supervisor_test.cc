@@ -259,7 +259,20 @@ TEST_F(SupervisorTest, ACrashThatTheDrillOrderedIsExpected) {
   EXPECT_EQ(result.processes.at(0).core_signal, "SIGSEGV");
 }
 
-TEST_F(SupervisorTest, AnEndOtherThanTheDrillSaysFailsNoCrashAlone) {
+TEST_F(SupervisorTest, ACrashThatTheDrillDoesNotExpectIsReportedWithItsFunctions) {
+  GiveStep crash;
+  crash.what = GiveStep::What::kCrash;
+  crash.at.site = "echo.received";
+  crash.code = SIGABRT;
+  start().step(crash, "crash").send().step(EndedStep{"worker", 0, {}}, "worker has ended");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
+  EXPECT_THAT(check(result, "no_crash").why,
+              AllOf(HasSubstr("worker ended by SIGABRT, expected exit code 0"), HasSubstr(" < ")));
+  EXPECT_THAT(contents(result.folder + "/stacks.txt"), HasSubstr("crashed"));
+}
+
+TEST_F(SupervisorTest, AnEndOtherTheDrillSaysFailsNoCrashAlone) {
   start().step(SignalStep{"worker", SIGKILL}, "kill worker");
   step(EndedStep{"worker", 0, {}}, "worker has ended");
   const DrillResult result = run();

@@ -81,6 +81,17 @@ TEST(TomlDocumentTest, BadTomlSaysWhereAndWhat) {
   EXPECT_EQ(error_of("a = \xff\n").place.line, 1);
 }
 
+TEST(TomlDocumentTest, AHeaderWithoutANameIsAFaultLikeAnyOther) {
+  for (const char* header : {"[$]", " [ {]", "[[\xc3\xa4]]", "[\x01]"}) {
+    const TomlError error =
+        error_of("a = \"\"\"\n[$]\n\"\"\"\n" + std::string(header) + "\nb = 1\n");
+    EXPECT_EQ(error.place.line, 4) << header;
+    EXPECT_THAT(error.message, StartsWith("not valid TOML: ")) << header;
+  }
+  EXPECT_EQ(error_of("  [$]").place, (Place{1, 4}));
+  EXPECT_EQ(error_of("[").place.line, 1);
+}
+
 TEST(TomlDocumentTest, WhatWouldExhaustTheStackIsRefused) {
   EXPECT_THAT(error_of("a = " + std::string(10'000, '[')).message, HasSubstr("nest"));
   std::string dotted = "a";

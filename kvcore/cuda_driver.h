@@ -111,10 +111,12 @@ struct AccessDesc {  // CUmemAccessDesc
 // clang-format on
 
 struct CudaDriver {
+// NOLINTBEGIN(bugprone-macro-parentheses): these are declarations
 #define KV_DECLARE_CALL_(member, name, symbol, parameters) \
   cuda::Result(*member) parameters = nullptr;
   KV_CUDA_CALLS(KV_DECLARE_CALL_)
 #undef KV_DECLARE_CALL_
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 
 // The table of the driver library at `path` (as for dlopen: with a slash a file, without one a name

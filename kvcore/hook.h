@@ -7,8 +7,8 @@
 //   if (kv::step<"listener.stop.cancel_reads">()) {...}      a protection that may be skipped
 //   kv::note<"listener.cut">(generation);                    something a check needs to know
 //
-// A fault and a step report their end with kv::done<"same name">(key, result), or with a
-// kv::FaultScope / the usual `StepDone` guard below; the harness sees it as "NAME.done".
+// A fault and a step report their end with kv::fault_done<"same name">(key, result) and
+// kv::step_done<"same name">(key, result); the harness sees it as "NAME.done".
 //
 // Rules: a note may lie inside a lock (nothing can act on it); a point, fault or step may be held
 // there for as long as a drill likes, so it lies inside a lock only if that is what it is about.
@@ -36,9 +36,9 @@ enum class SiteKind : std::uint32_t { kPoint = 0, kFault = 1, kStep = 2, kNote =
 struct Site {
   const char* name;
   SiteKind kind;
-  std::uint32_t harness_id;   // the harness's; 0 until it has seen the site (atomic access only)
-  Site* next;                 // all sites of this library, linked before main
-  void* harness_data;         // the harness's
+  std::uint32_t harness_id;  // the harness's; 0 until it has seen the site (atomic access only)
+  Site* next;                // all sites of this library, linked before main
+  void* harness_data;        // the harness's
 };
 
 struct HookTable {
@@ -63,7 +63,8 @@ inline Site* first_site = nullptr;  // written before main only
 template <std::size_t N>
 struct Name {
   char chars[N]{};
-  constexpr Name(const char (&text)[N]) { std::copy_n(text, N, chars); }  // NOLINT: implicit by design
+  // Implicit, so that a literal can be the template argument.
+  constexpr Name(const char (&text)[N]) { std::copy_n(text, N, chars); }
 };
 
 template <Name kName, SiteKind kKind>
@@ -78,7 +79,9 @@ struct Registered {
   inline static Link link;
 };
 
-inline const HookTable* armed() { return table.load(std::memory_order_acquire); }
+inline const HookTable* armed() {
+  return table.load(std::memory_order_acquire);
+}
 
 }  // namespace hook_detail
 
@@ -87,16 +90,22 @@ inline void install_hooks(const HookTable* hooks) {
   hook_detail::table.store(hooks, std::memory_order_release);
 }
 // Every named moment linked into this program or library, in no order.
-inline Site* all_sites() { return hook_detail::first_site; }
+inline Site* all_sites() {
+  return hook_detail::first_site;
+}
 
 #if defined(KV_NO_HOOKS)
 
 template <hook_detail::Name kName>
 inline void point(std::int64_t = 0) {}
 template <hook_detail::Name kName>
-inline std::int32_t fault(std::int64_t = 0) { return 0; }
+inline std::int32_t fault(std::int64_t = 0) {
+  return 0;
+}
 template <hook_detail::Name kName>
-inline bool step(std::int64_t = 0) { return true; }
+inline bool step(std::int64_t = 0) {
+  return true;
+}
 template <hook_detail::Name kName>
 inline void fault_done(std::int64_t = 0, std::int64_t = 0) {}
 template <hook_detail::Name kName>
@@ -109,14 +118,16 @@ inline void note(std::int64_t = 0, std::int64_t = 0, const char* = nullptr) {}
 template <hook_detail::Name kName>
 inline void point(std::int64_t key = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kPoint>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] hooks->point(site, key);
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    hooks->point(site, key);
 }
 
 // 0: go on with the real call. Otherwise the code that the call must fail with, without being made.
 template <hook_detail::Name kName>
 inline std::int32_t fault(std::int64_t key = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kFault>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] return hooks->fault(site, key);
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    return hooks->fault(site, key);
   return 0;
 }
 
@@ -124,27 +135,31 @@ inline std::int32_t fault(std::int64_t key = 0) {
 template <hook_detail::Name kName>
 inline bool step(std::int64_t key = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kStep>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] return hooks->step(site, key) != 0;
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    return hooks->step(site, key) != 0;
   return true;
 }
 
 template <hook_detail::Name kName>
 inline void fault_done(std::int64_t key = 0, std::int64_t result = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kFault>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] hooks->done(site, key, result);
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    hooks->done(site, key, result);
 }
 
 template <hook_detail::Name kName>
 inline void step_done(std::int64_t key = 0, std::int64_t result = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kStep>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] hooks->done(site, key, result);
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    hooks->done(site, key, result);
 }
 
 // Records a fact for the checks. Never blocks, so it may lie inside a lock.
 template <hook_detail::Name kName>
 inline void note(std::int64_t key = 0, std::int64_t value = 0, const char* text = nullptr) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kNote>::link.site;
-  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]] hooks->note(site, key, value, text);
+  if (const HookTable* hooks = hook_detail::armed()) [[unlikely]]
+    hooks->note(site, key, value, text);
 }
 
 #endif  // KV_NO_HOOKS

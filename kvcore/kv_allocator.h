@@ -1,6 +1,7 @@
 // Attention caches with pages that come and go: one reserved address range per tensor, pages mapped
 // into all of them at the same offsets. This is the per-layer layout: a tensor per layer, K in its
-// first half and V in its second, so an offset stands for two pages (one with a single buffer, MLA).
+// first half and V in its second, so an offset stands for two pages (one with a single buffer,
+// MLA).
 //
 // A batch is a transaction: it is done whole, or what it did is undone. What cannot be undone is
 // quarantined: never handed out again, reported, counted.
@@ -27,14 +28,14 @@ namespace kv {
 
 struct KvShape {
   int layers = 1;
-  int buffers = 2;                     // 2: K and V halves; 1: a single buffer (MLA)
-  std::size_t tensor_bytes = 0;        // of one layer, all buffers; a multiple of buffers * page_bytes
-  std::size_t page_bytes = 2u << 20;   // a multiple of the driver's granularity
+  int buffers = 2;               // 2: K and V halves; 1: a single buffer (MLA)
+  std::size_t tensor_bytes = 0;  // of one layer, all buffers; a multiple of buffers * page_bytes
+  std::size_t page_bytes = 2u << 20;  // a multiple of the driver's granularity
 };
 
 // One consistent look at an allocator. Pages are physical (an offset is layers * buffers of them).
 struct KvCounts {
-  std::uint64_t reserved_bytes = 0;     // of address space
+  std::uint64_t reserved_bytes = 0;  // of address space
   std::uint64_t mapped_pages = 0;
   std::uint64_t quarantined_pages = 0;  // mapped or held, and never given out again
   std::uint64_t pending_unmaps = 0;     // prepared transactions
@@ -45,23 +46,31 @@ class KvAllocator {
  public:
   virtual ~KvAllocator() = default;
 
-  // Reserves the address ranges of a group. kAlreadyExists: the group has tensors. On failure
-  // nothing of it is left.
+  // Reserves the address ranges of a group. kInvalidArgument: the shape, with what was expected;
+  // kAlreadyExists: the group has tensors. On failure nothing of it is left; kQuarantined when that
+  // failed in part: release_all() has the rest.
   virtual Status create_tensors(std::int64_t group, const KvShape& shape) = 0;
   virtual bool tensors_created(std::int64_t group) = 0;
 
-  // Maps the pages at these offsets (bytes within a buffer, multiples of page_bytes) in all layers
-  // and buffers. Returns the offsets that were not mapped before. Idempotent per page.
+  // Maps the pages at these offsets (bytes within a buffer, multiples of page_bytes, none twice) in
+  // all layers and buffers. Returns the offsets that were not mapped before. Idempotent per page.
+  // kFailedPrecondition, nothing done: an offset belongs to a prepared unmap.
   // Failure: what this batch mapped is undone; kQuarantined when that failed in part.
   virtual Result<std::vector<std::int64_t>> map(std::int64_t group,
                                                 const std::vector<std::int64_t>& offsets) = 0;
-  // Unmaps and gives the memory back. kFailedPrecondition, nothing done: an offset is not mapped.
-  // An offset whose unmap fails in the middle is mapped again whole, or quarantined.
+  // Unmaps and gives the memory back, after all work on the device has ended (work that uses a page
+  // while it goes dies, and the context with it). Nothing done: kFailedPrecondition when an offset
+  // is not mapped or belongs to a prepared unmap; the driver's code when that work failed.
+  // A batch that fails in the middle is mapped again whole, with its bytes. kQuarantined: offsets
+  // for which that failed; or all are unmapped, but memory of these could not be given back.
   virtual Status unmap(std::int64_t group, const std::vector<std::int64_t>& offsets) = 0;
 
   // The two halves of an unmap. prepare: checks and reserves the offsets under `transaction`;
   // commit: unmaps; abort: lets them be. All are idempotent for a transaction that ended that way
   // already, and kFailedPrecondition for one that ended the other way; one is pending per group.
+  // The last 256 that ended are known; any other one is kNotFound to commit and abort.
+  // prepare again, with the same offsets: fine while it is pending and after its commit.
+  // A commit that fails with pages still mapped leaves it pending: commit again, or abort.
   virtual Status prepare_unmap(std::int64_t group, const std::vector<std::int64_t>& offsets,
                                std::string_view transaction) = 0;
   virtual Status commit_unmap(std::int64_t group, std::string_view transaction) = 0;
@@ -71,8 +80,9 @@ class KvAllocator {
   virtual Result<DeviceAddress> tensor(std::int64_t group, int layer) = 0;
   virtual KvCounts counts() = 0;
 
-  // Gives everything back: unmap, release, free address, group by group. A failure is returned
-  // (the first), the rest is still tried, and what is left can be tried again by another call.
+  // Gives everything back once work has ended: unmap, release, free address, group by group. A
+  // failure is returned (the first), the rest is still tried, and what is left can be tried again
+  // by another call; until then its group takes no more batches. Prepared unmaps are dropped.
   virtual Status release_all() = 0;
 };
 

@@ -218,6 +218,21 @@ TEST(KvAllocatorUndo, AFailedCommitMayBeCommittedAgainOrAborted) {
       });
 }
 
+TEST(KvAllocatorUndo, ACommitThatSetsAnOffsetAsideCanOnlyBeAborted) {
+  World world;
+  ASSERT_TRUE(world.allocator->prepare_unmap(0, {0, 2 * kPage}, "t").ok());
+  world.fail_calls({3, 4});  // the wait, two pages off, the third fails, and so does its undo
+  EXPECT_EQ(world.allocator->commit_unmap(0, "t").code(), Code::kQuarantined);
+  world.vmm.fault = {};
+  EXPECT_EQ(world.allocator->commit_unmap(0, "t").code(), Code::kQuarantined);
+  EXPECT_EQ(world.allocator->counts().pending_unmaps, 1u);
+  EXPECT_TRUE(world.allocator->abort_unmap(0, "t").ok());
+  EXPECT_EQ(world.quarantined({0, 2 * kPage}), std::set<std::int64_t>{0});
+  EXPECT_TRUE(world.allocator->unmap(0, {2 * kPage}).ok());
+  world.check_conservation();
+  world.check_all_comes_back();
+}
+
 TEST(KvAllocatorUndo, AFailedCreationLeavesNoRange) {
   const KvShape shape{5, kBuffers, kTensorBytes, ModelVmm::kPage};
   for (int i = 0; i < 5; ++i) {

@@ -184,10 +184,15 @@ Status KvGroup::failure(const char* operation, const Page& page, const Status& c
   return Status::error(cause.code(), operation, name(page), cause.native(), cause.to_string());
 }
 
-Status KvGroup::quarantined(const char* operation, const Offsets& offsets,
-                            const Status& cause) const {
+Status KvGroup::set_aside(const char* operation, const Offsets& offsets, const Status& cause) {
+  Offsets left;
+  std::copy_if(offsets.begin(), offsets.end(), std::back_inserter(left), [this](auto offset) {
+    const auto slot = slots_.find(offset);
+    return slot != slots_.end() && slot->second.quarantined;
+  });
+  if (left.empty()) return cause;
   Status status = Status::error(
-      Code::kQuarantined, operation, name() + ", offsets " + list(offsets), cause.native(),
+      Code::kQuarantined, operation, name() + ", offsets " + list(left), cause.native(),
       "could not be undone or given back; never handed out again: " + cause.to_string());
   if (log_) log_(Severity::kError, status.to_string());
   return status;
@@ -273,11 +278,8 @@ Result<std::vector<std::int64_t>> KvGroup::map(const Offsets& offsets) {
     batch.clear();  // the defect: what a failed batch did is forgotten where it is
   }
   keep_what_is_held(&batch);
-  if (batch.empty()) return status;
-  Offsets left;
-  for (const auto& [offset, slot] : batch) left.push_back(offset);
   slots_.merge(batch);
-  return quarantined(kOperation, left, status);
+  return set_aside(kOperation, fresh, status);
 }
 
 void KvGroup::undo_map(const std::vector<Page*>& pages) {
@@ -309,10 +311,7 @@ Status KvGroup::take_off(const char* operation, const Offsets& offsets, bool* of
       undo_unmap(pages, i);
       step_done<"allocator.unmap.undo">(id_);
     }
-    Offsets broken;
-    std::copy_if(offsets.begin(), offsets.end(), std::back_inserter(broken),
-                 [this](std::int64_t offset) { return slots_.at(offset).quarantined; });
-    return broken.empty() ? status : quarantined(operation, broken, status);
+    return set_aside(operation, offsets, status);
   }
   *off = true;
   Status first;
@@ -323,14 +322,8 @@ Status KvGroup::take_off(const char* operation, const Offsets& offsets, bool* of
   Slots taken;
   for (const std::int64_t offset : offsets) taken.insert(slots_.extract(offset));
   keep_what_is_held(&taken);
-  if (first.ok()) return {};
-  Offsets left;
-  for (auto& [offset, slot] : taken) {
-    slot.prepared = false;
-    left.push_back(offset);
-  }
   slots_.merge(taken);
-  return quarantined(operation, left, first);
+  return set_aside(operation, offsets, first);
 }
 
 void KvGroup::undo_unmap(const std::vector<Page*>& pages, std::size_t done) {

@@ -113,8 +113,8 @@ class KvGroup {
   Status failure(const char* operation, const Status& cause) const;
   Status failure(const char* operation, const Range& range, const Status& cause) const;
   Status failure(const char* operation, const Page& page, const Status& cause) const;
-  // Says that `offsets` are set aside, to the log and in the Status; `cause` is what began it.
-  Status quarantined(const char* operation, const Offsets& offsets, const Status& cause) const;
+  // `cause`, or where some of `offsets` are quarantined now, the Status that says so (logged too).
+  Status set_aside(const char* operation, const Offsets& offsets, const Status& cause);
   void note_undo_failure(const Status& status) const;
 
   Status check_transaction(const char* operation, std::string_view transaction) const;

@@ -18,7 +18,7 @@ namespace kv {
 namespace {
 
 constexpr int kEvents = 64;          // taken from the poll set at once
-constexpr int kAcceptTurn = 32;      // clients accepted before the others get a turn
+constexpr int kAcceptTurn = 32;      // clients lost or turned away before the others get a turn
 constexpr int kReadTurn = 16;        // reads of one connection before the others get a turn
 constexpr int kQueuedMax = 1 << 16;  // more than any backlog
 constexpr Nanos kAcceptRetry = std::chrono::milliseconds(100);
@@ -138,7 +138,7 @@ void Reactor::run() {
     if (n < 0) break;
     for (int i = 0; i < n; ++i) {
       if (events[i].data.ptr == nullptr) {
-        accept_some();
+        accept_client();
       } else {
         serve_or_close(*static_cast<Connection*>(events[i].data.ptr));
       }
@@ -172,26 +172,27 @@ void Reactor::leave() {
 
 // ---- accepting
 
-void Reactor::accept_some() {
-  for (int i = 0; i < kAcceptTurn; ++i) {
-    UniqueFd client = accept_one();
-    if (!client) return;
-    if (!same_user(client.get())) {
-      say(Severity::kWarning, "turned away a client of another user");
-      continue;
-    }
-    try {
-      Connection* connection = adopt(std::move(client));
-      if (connection == nullptr) return;
-      point<"listener.accepted">(setup_.generation);
-      // Its request is often there by now: then it never enters the poll set before its answer.
-      serve_or_close(*connection);
-    } catch (const std::bad_alloc&) {
-      say(Severity::kError, "no memory for a connection: closed");
-    }
+// One client each time the socket is ready: the usual client comes alone, and asking whether there
+// is a second costs a call. If there is, the next wait returns at once, and others had their turn.
+void Reactor::accept_client() {
+  UniqueFd client = accept_one();
+  if (!client) return;
+  if (!same_user(client.get())) {
+    say(Severity::kWarning, "turned away a client of another user");
+    return;
+  }
+  try {
+    Connection* connection = adopt(std::move(client));
+    if (connection == nullptr) return;
+    point<"listener.accepted">(setup_.generation);
+    // Its request is often there by now: then it never enters the poll set before its answer.
+    serve_or_close(*connection);
+  } catch (const std::bad_alloc&) {
+    say(Severity::kError, "no memory for a connection: closed");
   }
 }
 
+// A client, or none: nobody waits, or accepting is paused.
 UniqueFd Reactor::accept_one() {
   for (int i = 0; i < kAcceptTurn; ++i) {
     int failure = fault<"listener.accept">(setup_.generation);

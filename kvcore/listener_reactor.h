@@ -61,7 +61,7 @@ class Reactor {
   bool stopping() const KV_EXCLUDES(mu_);
 
   // --- accepting
-  void accept_some();
+  void accept_client();
   UniqueFd accept_one();
   // The table's connection, or null: stop has begun, and the client was closed unread.
   Connection* adopt(UniqueFd fd) KV_EXCLUDES(mu_);

@@ -48,9 +48,9 @@ Status Status::error(Code code, std::string_view operation, std::string_view obj
                      std::int64_t native, std::string_view text) {
   Status status;
   // kOk is no failure: a caller that passes it has lost its reason, and that is what we say.
-  status.detail_ = std::make_shared<const Detail>(
-      Detail{code == Code::kOk ? Code::kInternal : code, native, std::string(operation),
-             std::string(object), std::string(text)});
+  status.detail_ = std::make_shared<const Detail>(Detail{code == Code::kOk ? Code::kInternal : code,
+                                                         native, std::string(operation),
+                                                         std::string(object), std::string(text)});
   return status;
 }
 

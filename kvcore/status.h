@@ -13,25 +13,26 @@
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace kv {
 
 // What kind of failure it is: what a caller can do about it, not where it came from.
 enum class Code : std::uint8_t {
   kOk = 0,
-  kOutOfMemory,       // the device, the address space or the host is out of it; retry after freeing
-  kInvalidArgument,   // the caller's mistake; a retry fails again
+  kOutOfMemory,      // the device, the address space or the host is out of it; retry after freeing
+  kInvalidArgument,  // the caller's mistake; a retry fails again
   kFailedPrecondition,  // right call, wrong state (not initialised, stopping, already started)
-  kNotFound,          // no such group, transaction, tensor, listener, file
-  kAlreadyExists,     // the name, path or group is taken
-  kDeadline,          // a time limit of kv::Clock passed; the outcome may be unknown
-  kCancelled,         // cut off by a stop
-  kUnavailable,       // the peer is gone or nobody listens
-  kDriver,            // the driver refused; native() is its CUresult
-  kSystem,            // the kernel refused; native() is errno
-  kProtocol,          // bytes from a peer that are not what the protocol says
-  kQuarantined,       // done in part and could not be undone; what is affected is kept aside
-  kInternal,          // a broken invariant of ours
+  kNotFound,            // no such group, transaction, tensor, listener, file
+  kAlreadyExists,       // the name, path or group is taken
+  kDeadline,            // a time limit of kv::Clock passed; the outcome may be unknown
+  kCancelled,           // cut off by a stop
+  kUnavailable,         // the peer is gone or nobody listens
+  kDriver,              // the driver refused; native() is its CUresult
+  kSystem,              // the kernel refused; native() is errno
+  kProtocol,            // bytes from a peer that are not what the protocol says
+  kQuarantined,         // done in part and could not be undone; what is affected is kept aside
+  kInternal,            // a broken invariant of ours
 };
 
 // "out_of_memory", "driver", ...: stable words, used in logs and replies.
@@ -74,8 +75,9 @@ class [[nodiscard]] Result : public tl::expected<T, Status> {
  public:
   using Base = tl::expected<T, Status>;
   using Base::Base;
-  Result(T value) : Base(std::move(value)) {}                           // NOLINT: a value is a result
-  Result(Status status) : Base(tl::unexpected<Status>(std::move(status))) {}  // NOLINT: so is a failure
+  // Implicit: a value is a result, and so is a failure.
+  Result(T value) : Base(std::move(value)) {}
+  Result(Status status) : Base(tl::unexpected<Status>(std::move(status))) {}
 
   [[nodiscard]] bool ok() const { return this->has_value(); }
   // The failure; fine when there is a value.
@@ -87,16 +89,18 @@ class [[nodiscard]] Result : public tl::expected<T, Status> {
 #define KV_CONCAT_INNER_(a, b) a##b
 #define KV_CONCAT_(a, b) KV_CONCAT_INNER_(a, b)
 // Leaves the function with the failure of `expression`, if it failed.
-#define KV_RETURN_IF_ERROR(expression)                          \
-  do {                                                          \
+#define KV_RETURN_IF_ERROR(expression)                                               \
+  do {                                                                               \
     if (::kv::Status kv_status_ = (expression); !kv_status_.ok()) return kv_status_; \
   } while (false)
 // `lhs` = the value of `expression`, or leaves the function with its failure.
+// NOLINTBEGIN(bugprone-macro-parentheses): `lhs` may be a declaration
 #define KV_ASSIGN_OR_RETURN(lhs, expression) \
   KV_ASSIGN_OR_RETURN_(KV_CONCAT_(kv_result_, __LINE__), lhs, expression)
 #define KV_ASSIGN_OR_RETURN_(result, lhs, expression) \
   auto result = (expression);                         \
   if (!result.ok()) return result.status();           \
   lhs = std::move(*result)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // KVCORE_STATUS_H_

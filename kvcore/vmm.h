@@ -4,8 +4,8 @@
 // Threads: all members may be called from any thread; calls on different objects run in parallel.
 // Ownership: whoever gets a handle or a range gives it back; an implementation gives nothing back
 // by itself at destruction.
-// Errors: Code::kOutOfMemory when device, host or address space is out of it; Code::kDriver with the
-// driver's number otherwise; a failed call has changed nothing.
+// Errors: Code::kOutOfMemory when device, host or address space is out of it; Code::kDriver with
+// the driver's number otherwise; a failed call has changed nothing.
 // Source of the facts named below: the recorded driver behaviour (580.159, CUDA 13.0, H200).
 #ifndef KVCORE_VMM_H_
 #define KVCORE_VMM_H_
@@ -28,7 +28,9 @@ class Vmm {
 
   // Bytes that sizes and addresses of pages are multiples of (2 MiB on all cards of interest).
   virtual Result<std::size_t> granularity() = 0;
-  struct MemoryInfo { std::size_t free = 0, total = 0; };  // bytes of this device
+  struct MemoryInfo {  // bytes of this device
+    std::size_t free = 0, total = 0;
+  };
   virtual Result<MemoryInfo> memory_info() = 0;
 
   // An address range of `size` bytes (a multiple of the granularity, > 0) without memory in it.

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "fakes/card/calls.h"
@@ -90,7 +89,7 @@ CUresult submit(Card& card, CUcontext context, const Copy& copy, CUstream stream
   work->uses = {{copy.to, copy.to != 0 ? copy.size : 0},
                 {copy.from, copy.from != 0 ? copy.size : 0}};
   work->body = [&card, copy, device = context->device] { return carry_out(card, copy, device); };
-  return card.streams.submit(queue, std::move(work), wait);
+  return card.streams.submit(queue, work, wait);
 }
 
 // A copy that returns when it is done.

@@ -20,7 +20,7 @@ static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 
 template <typename Value>
 CUresult put(void* data, Value value) {
-  std::memcpy(data, &value, sizeof value);
+  std::memcpy(data, &value, sizeof(Value));
   return CUDA_SUCCESS;
 }
 
@@ -28,7 +28,7 @@ CUresult attribute(const Region& region, CUpointer_attribute which, CUdeviceptr 
                    void* data) {
   switch (which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, region.context);
+      return put<void*>(data, region.context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put<unsigned>(data, CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

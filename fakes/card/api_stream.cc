@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "fakes/card/calls.h"
@@ -104,7 +103,7 @@ KVCARD_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* u
                             function(user);
                             return CUDA_SUCCESS;
                           };
-                          return streams.submit(found, std::move(work), false);
+                          return streams.submit(found, work, false);
                         });
 }
 
@@ -120,7 +119,7 @@ KVCARD_API unsigned kvcardHoldStream(void* stream, unsigned long long address, s
     return card->space.pieces(address, size, device, false, &pieces) ? CUDA_SUCCESS
                                                                      : CUDA_ERROR_ILLEGAL_ADDRESS;
   };
-  return card->streams.submit(found, std::move(work), false);
+  return card->streams.submit(found, work, false);
 }
 
 KVCARD_API unsigned kvcardAwaitHold(void* stream) {

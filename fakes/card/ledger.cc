@@ -4,13 +4,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <system_error>
 
 #include "fakes/card/byte_lock.h"
+#include "fakes/card/tear.h"
 
 namespace kv::card {
 namespace {
@@ -38,12 +38,13 @@ bool write_ledger(LedgerFile* file, const Config& config) {
   for (std::uint32_t device = 0; device < config.devices; ++device) {
     file->devices[device] = {config.device_bytes, 0};
   }
+  tear();
   Tables& tables = file->tables;
   if (!init_mutex(&tables.mutex) ||
       ::getrandom(&tables.card, sizeof tables.card, 0) != sizeof tables.card) {
     return false;
   }
-  std::atomic_thread_fence(std::memory_order_release);
+  tear();
   std::memcpy(header.magic, kLedgerMagic, sizeof header.magic);
   return true;
 }

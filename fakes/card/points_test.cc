@@ -15,7 +15,6 @@ namespace kv::card {
 namespace {
 
 using drill::Action;
-using drill::Event;
 using drill::EventKind;
 
 constexpr kvdrill_command kNoCommands[] = {{nullptr, nullptr, nullptr}};

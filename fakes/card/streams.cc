@@ -92,7 +92,7 @@ void Streams::keep_in_order(const Stream& stream, Work* work) {
   }
 }
 
-CUresult Streams::submit(const StreamPtr& stream, std::shared_ptr<Work> work, bool wait) {
+CUresult Streams::submit(const StreamPtr& stream, const std::shared_ptr<Work>& work, bool wait) {
   MutexLock lock(mutex_);
   if (const CUresult code = answer_of(*stream)) return code;
   keep_in_order(*stream, work.get());
@@ -133,9 +133,9 @@ CUresult Streams::run_body(MutexLock& lock, Stream& stream, Work& work) {
   // finds the work here.
   work.running = true;
   changed_.notify_all();
-  lock.unlock();
+  mutex_.unlock();
   CUresult result = work.body ? work.body() : CUDA_SUCCESS;
-  lock.lock();
+  mutex_.lock();
   while (work.kind == Work::Kind::kHold && result == CUDA_SUCCESS && !work.released &&
          answer_of(stream) == CUDA_SUCCESS) {
     changed_.wait(lock.native());

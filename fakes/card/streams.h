@@ -73,7 +73,7 @@ class Streams {
   StreamPtr find(CUstream stream, CUcontext current);
 
   // Queues work; `wait`: returns when it has run, with its result.
-  CUresult submit(const StreamPtr& stream, std::shared_ptr<Work> work, bool wait);
+  CUresult submit(const StreamPtr& stream, const std::shared_ptr<Work>& work, bool wait);
   // 0, or what the stream's context answers; NOT_READY from a query while there is work.
   CUresult synchronize(const StreamPtr& stream);
   CUresult query(const StreamPtr& stream);

@@ -53,7 +53,7 @@ CUresult Streams::wait_for(CUevent event, const StreamPtr& stream) {
     if (found == events_.end()) return CUDA_ERROR_INVALID_HANDLE;
     work->after.push_back(found->second->ticket);
   }
-  return submit(stream, std::move(work), false);
+  return submit(stream, work, false);
 }
 
 }  // namespace kv::card

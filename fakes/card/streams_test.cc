@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
@@ -153,10 +154,21 @@ TEST(Stream, FreeingPlainMemoryWaitsForTheContextsWork) {
   in_a_process(CU_STREAM_NON_BLOCKING, [](Bench& bench) {
     CUdeviceptr plain = 0;
     EXPECT_EQ(bench.driver.cuMemAlloc(&plain, kPageSize), CUDA_SUCCESS);
-    bench.hold(bench.stream, plain, kPageSize);
-    EXPECT_EQ(result_after_release(bench, [&] { return bench.driver.cuMemFree(plain); }),
-              CUDA_SUCCESS);
-    EXPECT_EQ(bench.driver.cuCtxSynchronize(), CUDA_SUCCESS);
+    struct Job {
+      std::promise<void> gate;
+      std::vector<char> bytes;
+      std::atomic<bool> done{false};
+    } job;
+    const auto run = [](void* user) {
+      auto* work = static_cast<Job*>(user);
+      work->gate.get_future().wait();
+      work->bytes.assign(std::size_t{64} << 20, 'x');  // so that it ends well after the gate
+      work->done = true;
+    };
+    EXPECT_EQ(bench.driver.cuLaunchHostFunc(bench.stream, run, &job), CUDA_SUCCESS);
+    job.gate.set_value();
+    EXPECT_EQ(bench.driver.cuMemFree(plain), CUDA_SUCCESS);
+    EXPECT_TRUE(job.done);
     EXPECT_EQ(bench.driver.cuMemFree(plain), CUDA_ERROR_INVALID_VALUE);
   });
 }

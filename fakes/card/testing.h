@@ -27,15 +27,25 @@ namespace kv::card {
 
 inline const std::string kLibrary = KVDRILL_BUILD_DIR "/card/libcuda.so.1";
 
+// Only while the test has one thread.
+// NOLINTBEGIN(concurrency-mt-unsafe)
+inline void set_variable(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);
+}
+inline void unset_variable(const char* name) {
+  ::unsetenv(name);
+}
+// NOLINTEND(concurrency-mt-unsafe)
+
 // A folder for a card, named in the environment of all processes started from here on.
 class CardFolder {
  public:
   explicit CardFolder(std::uint64_t bytes = std::uint64_t{64} << 20, int devices = 1) {
     std::string name = std::filesystem::temp_directory_path() / "kvcard-XXXXXX";
     path_ = ::mkdtemp(name.data());
-    ::setenv("KVDRILL_CARD", path_.c_str(), 1);
-    ::setenv("KVDRILL_CARD_BYTES", std::to_string(bytes).c_str(), 1);
-    ::setenv("KVDRILL_CARD_DEVICES", std::to_string(devices).c_str(), 1);
+    set_variable("KVDRILL_CARD", path_);
+    set_variable("KVDRILL_CARD_BYTES", std::to_string(bytes));
+    set_variable("KVDRILL_CARD_DEVICES", std::to_string(devices));
   }
   ~CardFolder() {
     std::error_code ignored;
@@ -71,7 +81,7 @@ class Process {
     if (partner_.pid == 0) {
       ::close(ends[0]);
       body(load_driver(kLibrary), Partner{-1, ends[1]});
-      std::exit(testing::Test::HasFailure() ? 1 : 0);
+      std::exit(testing::Test::HasFailure() ? 1 : 0);  // NOLINT(concurrency-mt-unsafe)
     }
     ::close(ends[1]);
   }

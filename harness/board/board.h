@@ -89,6 +89,8 @@ struct Order {
   std::uint32_t call_id = 0;   // kRun: of the call, in its kCall and kReturn events
 };
 
+// An order is counted before the event of the hit that it acts on is recorded, so whoever has seen
+// the event can rely on `acted`.
 struct OrderState {
   std::uint64_t acted = 0;    // how often it acted
   std::uint64_t holding = 0;  // threads that stand there now

@@ -194,6 +194,19 @@ TEST(BoardTest, TooManyNamesAreAnOverflow) {
   EXPECT_EQ(board.events(0).size(), 2100u);
 }
 
+TEST(BoardTest, TooManyProcessesAreAnOverflowAndTheyGoOnWithoutADrill) {
+  Drill drill;
+  for (int i = 0; i < 256; ++i) {
+    const pid_t pid = drill.fork_child("one", [] {
+      const bool attached = kvdrill_attach(&kEngine) != nullptr;
+      kvdrill_point(&point, 0);
+      ::_exit(attached ? 0 : 1);
+    });
+    ASSERT_EQ(drill.exit_code(pid), i < 255 ? 0 : 1);
+  }
+  EXPECT_EQ(drill.board.overflow(), "the board is full: processes (256)");
+}
+
 TEST(BoardTest, TheEventfdIsWrittenOnlyWhileTheSupervisorWaits) {
   Drill drill;
   drill.reap(drill.fork_child("one", [] { kvdrill_attach(&kEngine); }));

@@ -112,13 +112,17 @@ void Board::release(std::uint32_t order) {
   OrderSlot* slot = impl_->order(order);
   if (slot == nullptr) return;
   impl_->close_order(order);
-  slot->released.store(1, std::memory_order_release);
+  slot->released.exchange(1, std::memory_order_seq_cst);
+  machine_fence();
   futex_wake_all(slot->released);
   if (static_cast<Action>(slot->action) != Action::kFreeze) return;
   for (std::uint32_t i = 0; i < view.thread_count(); ++i) {
-    const ThreadSlot& thread = view.threads[i];
-    if (thread.held_by.load(std::memory_order_acquire) != order) continue;
-    if (!impl_->is_gone(thread.process)) thaw(view.head->processes[thread.process].pid);
+    ThreadSlot& thread = view.threads[i];
+    std::uint32_t held_by = order;
+    // Taken back before it stopped, or somebody else's: nothing to do.
+    if (thread.held_by.compare_exchange_strong(held_by, 0, std::memory_order_acq_rel)) continue;
+    if (held_by != (order | kStopping) || impl_->is_gone(thread.process)) continue;
+    thaw(view.head->processes[thread.process].pid);
   }
 }
 
@@ -134,7 +138,7 @@ OrderState Board::state(std::uint32_t order) const {
   state.acted = slot->acted.load(std::memory_order_acquire) & ~kClosed;
   for (std::uint32_t i = 0; i < view.thread_count(); ++i) {
     const ThreadSlot& thread = view.threads[i];
-    if (thread.held_by.load(std::memory_order_acquire) != order) continue;
+    if ((thread.held_by.load(std::memory_order_acquire) & ~kStopping) != order) continue;
     if (!impl_->is_gone(thread.process)) ++state.holding;
   }
   return state;

@@ -30,8 +30,8 @@ namespace kv::drill {
 inline constexpr std::uint64_t kBoardMagic = 0x6472616f6264766bull;  // "kvdboard"
 inline constexpr std::uint32_t kBoardVersion = 1;                    // of this file
 inline constexpr std::uint32_t kMaxNames = 2048;
-inline constexpr std::uint32_t kMaxProcesses = 64;
-inline constexpr std::uint32_t kMailboxSlots = 32;
+inline constexpr std::uint32_t kMaxProcesses = 256;
+inline constexpr std::uint32_t kMailboxSlots = 16;
 inline constexpr std::uint32_t kActions = 6;            // of board.h's Action
 inline constexpr std::uint32_t kMaxNote = 4000;         // bytes kept of a note or a log line
 inline constexpr std::uint32_t kMaxAnswer = 64 * 1024;  // bytes kept of an answer or arguments
@@ -70,6 +70,10 @@ inline constexpr std::uint64_t kIdle = 0;
 inline constexpr std::uint64_t kClaiming = 1;  // about to claim, or has just claimed
 inline constexpr std::uint64_t kClaimed = 2;   // + sequence
 
+// In ThreadSlot::held_by: the thread is stopping its process, and nothing keeps it from it any
+// more.
+inline constexpr std::uint32_t kStopping = std::uint32_t{1} << 31;
+
 // A thread that has met the board. One cache line, so that threads do not disturb each other.
 struct alignas(64) ThreadSlot {
   std::atomic<std::uint32_t> state;  //  0: 1 when the fields below are there
@@ -79,7 +83,8 @@ struct alignas(64) ThreadSlot {
   std::atomic<std::uint64_t> label;  // 16: packed TextRef
   // 24: [0] the thread itself, [1] its signal handlers, which may interrupt the first.
   std::atomic<std::uint64_t> writing[2];
-  std::atomic<std::uint32_t> held_by;  // 40: id of the order that holds or freezes it, 0 none
+  std::atomic<std::uint32_t>
+      held_by;  // 40: id of the order that holds or freezes it, 0 none; and kStopping
 };
 static_assert(sizeof(ThreadSlot) == 64);
 

@@ -169,7 +169,7 @@ TEST_F(MailboxTest, AFullMailboxRefusesAndLosesNothing) {
   ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
   std::uint32_t taken = 0;
   while (drill_.board.call("one", "silent", "{}", "c", taken + 1)) ++taken;
-  EXPECT_EQ(taken, 32u);
+  EXPECT_EQ(taken, 16u);
   ::kill(pid, SIGCONT);
   for (std::uint32_t id = 1; id <= taken; ++id) answer_of(id);
 }

@@ -112,10 +112,10 @@ class Obedience {
         crash(static_cast<int>(order.code));
         break;
       case Action::kFreeze:
-        raise_here(SIGSTOP);
+        freeze(order, id);
         break;
       case Action::kRun:
-        run(order, id);
+        run(order);
         break;
     }
     if (stands) {
@@ -127,6 +127,18 @@ class Obedience {
  private:
   void report(EventKind kind, std::uint32_t id, TextRef text) {
     write_event(view_, thread_.writer, {kind, at_.id, at_.key, id, text});
+  }
+
+  // A release may come at any time. Before the exchange it keeps the thread from stopping (it has
+  // set `released`, or takes the thread back in held_by); after it, it waits for the stop and ends
+  // it. Between the store to held_by and the look at `released` lies the barrier of an event.
+  void freeze(const OrderSlot& order, std::uint32_t id) {
+    std::uint32_t mine = id;
+    if (order.released.load(std::memory_order_acquire) == 0 &&
+        thread_.slot->held_by.compare_exchange_strong(mine, id | kStopping,
+                                                      std::memory_order_acq_rel)) {
+      raise_here(SIGSTOP);
+    }
   }
 
   void run(const OrderSlot& order) {
@@ -156,21 +168,33 @@ std::uint32_t refresh_orders(const View& view, kvdrill_site* site, std::uint32_t
   return static_cast<std::uint32_t>(word & (kAtDone | kAtReach));
 }
 
-Outcome obey(const View& view, ThreadState& thread, const Reached& at, std::uint32_t limit) {
-  const int saved = errno;
-  Outcome outcome;
-  Obedience obedience(view, thread, at);
-  for (std::uint32_t i = view.head->orders_open.load(std::memory_order_relaxed); i < limit; ++i) {
+Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at,
+                    std::uint32_t limit) {
+  Claims claims;
+  bool fails = false;
+  bool skips = false;
+  for (std::uint32_t i = view.head->orders_open.load(std::memory_order_relaxed);
+       i < limit && claims.count < claims.orders.size(); ++i) {
     OrderSlot& order = view.orders[i];
     if (!matches(view, thread, order, at)) continue;
     const auto action = static_cast<Action>(order.action);
     // The command may reach the point that runs it: commands are not run within each other.
     if (action == Action::kRun && thread.running) continue;
     // One failure or one omission is all that a hit can have; a further order keeps its turn.
-    if (action == Action::kFail && outcome.code != 0) continue;
-    if (action == Action::kSkip && outcome.skip) continue;
-    if (claim_act(order)) obedience.act(i, outcome);
+    if ((action == Action::kFail && fails) || (action == Action::kSkip && skips)) continue;
+    if (!claim_act(order)) continue;
+    fails = fails || action == Action::kFail;
+    skips = skips || action == Action::kSkip;
+    claims.orders[claims.count++] = i;
   }
+  return claims;
+}
+
+Outcome obey(const View& view, ThreadState& thread, const Reached& at, const Claims& claims) {
+  const int saved = errno;
+  Outcome outcome;
+  Obedience obedience(view, thread, at);
+  for (std::uint32_t i = 0; i < claims.count; ++i) obedience.act(claims.orders[i], outcome);
   errno = saved;
   return outcome;
 }

@@ -252,14 +252,17 @@ TEST_F(OrdersTest, AFrozenProcessStandsStillUntilItIsReleased) {
   EXPECT_EQ(noted(), (Answers{1}));
 }
 
-TEST_F(OrdersTest, AReleaseThatComesBeforeTheFreezeIsNotLost) {
-  for (int round = 0; round < 50; ++round) {
+TEST_F(OrdersTest, AReleaseOfAFreezeIsNotLostWheneverItComes) {
+  for (int round = 0; round < 100; ++round) {
     const auto freeze = drill_.board.give({.action = Action::kFreeze, .site = "test.point"});
     const std::uint64_t from = drill_.board.next_sequence();
     const pid_t pid = run([] { kvdrill_point(&point, 0); });
-    drill_.wait_for(EventKind::kActed, "test.point", from);
+    // Seen the moment, the thread may stand anywhere between it and the stop.
+    drill_.wait_for(round % 2 == 0 ? EventKind::kPoint : EventKind::kActed, "test.point", from);
     drill_.board.release(freeze);
     ASSERT_EQ(drill_.exit_code(pid), 0);
+    EXPECT_EQ(drill_.board.state(freeze).acted, 1u);
+    EXPECT_EQ(drill_.board.state(freeze).holding, 0u);
   }
 }
 
@@ -296,6 +299,20 @@ TEST_F(OrdersTest, AHoldComesBeforeALaterOrderForTheSameHit) {
   drill_.board.release(hold);
   drill_.reap(pid);
   EXPECT_EQ(noted(), (Answers{7, 0, 0, 0, 0}));
+}
+
+// Whoever has seen the moment may end the order at once, and still finds that it acted.
+TEST_F(OrdersTest, WhoSeesTheMomentFindsTheOrderCounted) {
+  for (int round = 0; round < 50; ++round) {
+    const auto hold = drill_.board.give({.action = Action::kHold, .site = "test.point"});
+    const std::uint64_t from = drill_.board.next_sequence();
+    const pid_t pid = run([] { kvdrill_point(&point, 0); });
+    drill_.wait_for(EventKind::kPoint, "test.point", from);
+    EXPECT_EQ(drill_.board.state(hold).acted, 1u);
+    drill_.board.release(hold);
+    ASSERT_EQ(drill_.exit_code(pid), 0);
+    EXPECT_EQ(drill_.wait_for(EventKind::kReleased, "test.point", from).value, hold);
+  }
 }
 
 TEST_F(OrdersTest, RacingThreadsShareAnOrderExactly) {

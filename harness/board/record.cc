@@ -24,21 +24,40 @@ inline std::uint32_t id_of(const View& view, kvdrill_site* site) {
   return id;
 }
 
-// Which orders count is settled before the event is recorded: a drill that has seen the event and
-// then gives an order means the next hit, never this one.
+// Which orders act is settled before the event is recorded: a drill that has seen the event and
+// then gives an order means the next hit, and one that then ends an order finds it counted.
+inline Outcome meet(const View& view, ThreadState& thread, const Reached& at, const Draft& draft) {
+  const std::uint32_t limit = orders_for(view, at.site, at.id, at.moment);
+  if (limit == 0) [[likely]] {
+    write_event(view, thread.writer, draft);
+    return {};
+  }
+  const Claims claims = claim_orders(view, thread, at, limit);
+  write_event(view, thread.writer, draft);
+  return obey(view, thread, at, claims);
+}
+
 inline Outcome reach(kvdrill_site* site, std::int64_t key, std::uint32_t role) {
   const View* view = board();
   if (view == nullptr) return {};
   ThreadState* thread = here(*view);
   if (thread == nullptr) return {};
   const std::uint32_t id = id_of(*view, site);
-  const std::uint64_t hit = ++thread->hits[id].reached;
-  const std::uint32_t limit = orders_for(*view, site, id, kAtReach);
-  write_event(*view, thread->writer,
-              {EventKind::kPoint, id, key, static_cast<std::int64_t>(hit), {}});
-  if (limit == 0) [[likely]]
-    return {};
-  return obey(*view, *thread, {site, id, key, hit, kAtReach, role}, limit);
+  const std::uint32_t hit = ++thread->hits[id].reached;
+  return meet(*view, *thread, {site, id, key, hit, kAtReach, role},
+              {EventKind::kPoint, id, key, hit, {}});
+}
+
+inline void end(kvdrill_site* site, std::int64_t key, std::int64_t result) {
+  const View* view = board();
+  if (view == nullptr) return;
+  ThreadState* thread = here(*view);
+  if (thread == nullptr) return;
+  const std::uint32_t id = id_of(*view, site);
+  const std::uint32_t hit = ++thread->hits[id].done;
+  // Nothing can fail or be skipped at an end, so it counts as a plain point.
+  meet(*view, *thread, {site, id, key, hit, kAtDone, KVDRILL_POINT},
+       {EventKind::kDone, id, key, result, {}});
 }
 
 }  // namespace
@@ -78,16 +97,7 @@ int32_t kvdrill_step(kvdrill_site* site, int64_t key) {
 }
 
 void kvdrill_done(kvdrill_site* site, int64_t key, int64_t result) {
-  const View* view = board();
-  if (view == nullptr) return;
-  ThreadState* thread = kv::drill::here(*view);
-  if (thread == nullptr) return;
-  const std::uint32_t id = kv::drill::id_of(*view, site);
-  const std::uint64_t hit = ++thread->hits[id].done;
-  const std::uint32_t limit = kv::drill::orders_for(*view, site, id, kv::drill::kAtDone);
-  write_event(*view, thread->writer, {EventKind::kDone, id, key, result, {}});
-  if (limit == 0) return;
-  obey(*view, *thread, {site, id, key, hit, kv::drill::kAtDone, KVDRILL_POINT}, limit);
+  kv::drill::end(site, key, result);
 }
 
 void kvdrill_note(kvdrill_site* site, int64_t key, int64_t value, const char* text) {

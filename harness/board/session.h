@@ -141,8 +141,17 @@ struct Outcome {
   std::int32_t code = 0;
   bool skip = false;
 };
-// Carries out the orders among the first `limit` that match. May block; leaves errno as it was.
-Outcome obey(const View& view, ThreadState& thread, const Reached& at, std::uint32_t limit);
+// The orders that act on one hit, in turn. More than these keep theirs for a later hit.
+struct Claims {
+  std::array<std::uint32_t, 16> orders;  // indices
+  std::uint32_t count = 0;
+};
+// Finds and counts the orders among the first `limit` that act on this hit. Done before the hit is
+// recorded: who has seen the event finds the count as it stays.
+Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at,
+                    std::uint32_t limit);
+// Carries them out. May block; leaves errno as it was.
+Outcome obey(const View& view, ThreadState& thread, const Reached& at, const Claims& claims);
 
 // --- mailbox.cc
 // Starts the command thread; false when the kernel refuses it.

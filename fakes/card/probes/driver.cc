@@ -30,7 +30,7 @@ CUmemAllocationProp properties(bool exportable, int device) {
 const Driver& load_driver(const std::string& path) {
   static Driver driver;
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) give_up(::dlerror());
+  if (library == nullptr) give_up(::dlerror());  // NOLINT(concurrency-mt-unsafe): one thread
   const auto look_up = [&](auto& member, const char* symbol, bool required) {
     void* found = ::dlsym(library, symbol);
     if (found == nullptr && required) give_up(path + " has no " + symbol);

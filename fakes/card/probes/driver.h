@@ -80,12 +80,14 @@ namespace kv::card {
 // clang-format on
 
 struct Driver {
+  // NOLINTBEGIN(bugprone-macro-parentheses): the arguments are a name and a parameter list
 #define KVPROBE_MEMBER_(name, suffix, parameters) CUresult(*name) parameters = nullptr;
   KVPROBE_CALLS(KVPROBE_MEMBER_)
 #undef KVPROBE_MEMBER_
 #define KVPROBE_MEMBER_(name, parameters) unsigned(*name) parameters = nullptr;
   KVPROBE_CONTROLS(KVPROBE_MEMBER_)
 #undef KVPROBE_MEMBER_
+  // NOLINTEND(bugprone-macro-parentheses)
 
   bool is_card() const {
     return kvcardHoldStream != nullptr;
