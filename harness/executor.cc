@@ -89,6 +89,10 @@ bool Executor::run_steps(const std::vector<Step>& steps) {
       }
       continue;
     }
+    if (situation_.interrupted()) {
+      findings_.interrupted = true;
+      return false;
+    }
     step_ = &step;
     board_.record("step", ++step_number_, 0, step.text);
     Outcome outcome = std::visit([this](const auto& deed) { return carry_out(deed); }, step.deed);

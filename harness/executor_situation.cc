@@ -194,6 +194,15 @@ void Situation::read_signals() {
   }
 }
 
+bool Situation::interrupted() {
+  pollfd fds[2] = {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
+  if (::poll(fds, 2, 0) > 0) {
+    if (fds[0].revents != 0) read_signals();
+    if (fds[1].revents != 0) interrupted_ = true;
+  }
+  return interrupted_;
+}
+
 void Situation::serve_clients(const std::vector<std::pair<std::string, short>>& ready) {
   for (const auto& [name, events] : ready) {
     Client& client = clients_[name];

@@ -119,7 +119,8 @@ class Situation {
   void take_in();
   Waited wait(const Goal& goal);
 
-  bool interrupted() const { return interrupted_; }
+  // Whether the drill shall end now. Looks, so that steps that never wait notice it too.
+  bool interrupted();
   // Living processes of the drill, the forked ones too, without the threads that do not count.
   std::vector<Watched> watched() const;
 

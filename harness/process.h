@@ -76,6 +76,7 @@ std::string process_name(pid_t pid);
 // Kills and reaps every descendant until none is left, exactly; `killed` (may be null) gets the
 // pids that had to be killed, not those that had ended. For a subreaper: the orphans of whom it
 // kills become its children, so it kills children only, whose numbers cannot be a stranger's.
+// It takes the ends of started programs, too: reap what you want to know before.
 // Bounded: gives up after `limit_ms` of wall time and says so by returning false.
 bool end_descendants(int limit_ms, std::vector<pid_t>* killed);
 

@@ -2,8 +2,11 @@
 #ifndef HARNESS_PROCESS_INTERNAL_H_
 #define HARNESS_PROCESS_INTERNAL_H_
 
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -28,15 +31,25 @@ class Descriptor {
   ~Descriptor() { close(); }
   int get() const { return fd_; }
   int release() { return std::exchange(fd_, -1); }
-  void close();
+  void close() {
+    if (fd_ < 0) return;
+    const int kept = errno;
+    ::close(fd_);
+    fd_ = -1;
+    errno = kept;
+  }
 
  private:
   int fd_ = -1;
 };
 
 // By number: the C library's declarations cannot be linked from C++ before its version 2.37.
-int open_pidfd(pid_t pid);  // closed on exec; -1 and errno
-bool send_signal(int pidfd, int signal);
+inline int open_pidfd(pid_t pid) {  // closed on exec; -1 and errno
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0u));
+}
+inline bool send_signal(int pidfd, int signal) {
+  return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0u) == 0;
+}
 
 // As start(), but the standard outputs are these descriptors (-1: /dev/null) instead of files.
 tl::expected<Child, std::string> start_on(const Launch& launch, bool keep_cores, int out, int err);

@@ -114,7 +114,7 @@ class ProcessTest : public ::testing::Test {
   }
   static End ended(Child& child) {
     struct pollfd end = {child.pidfd(), POLLIN, 0};
-    EXPECT_EQ(::poll(&end, 1, -1), 1);
+    EXPECT_EQ(::poll(&end, 1, child.pidfd() < 0 ? 0 : -1), 1);
     const auto how = child.reap();
     EXPECT_TRUE(how.has_value());
     return how.value_or(End{});
@@ -205,17 +205,14 @@ TEST_F(ProcessTest, AnEndThatSomebodyElseTookIsUnknownNotCode0) {
 // Whatever the numbers: those that we use ourselves, exchanged, and those that are free, where a
 // careless launcher would keep its copies.
 TEST_F(ProcessTest, DescriptorsArriveUnderAnyNumbers) {
-  Pipe one, two;
-  const int first = one.ends[1], second = two.ends[1];
+  std::vector<int> ours;
+  for (int i = 0; i < 40; ++i) {
+    ours.push_back(::open((folder_ + "/" + std::to_string(i)).c_str(), O_RDWR | O_CREAT, 0600));
+    ASSERT_GE(ours.back(), 0);
+  }
   Launch launch = shell("");
-  launch.descriptors = {{first, second}, {second, first}};
-  for (int its = 30, free = 0; free < 20; ++its) {
-    if (::fcntl(its, F_GETFD) >= 0) continue;
-    launch.descriptors.emplace_back(++free % 2 != 0 ? first : second, its);
-  }
-  for (int its = std::max(first, second) + 1; its < 30; ++its) {
-    launch.descriptors.emplace_back(its % 2 != 0 ? first : second, its);
-  }
+  launch.descriptors = {{ours[0], ours[1]}, {ours[1], ours[0]}};
+  for (int i = 2; i < 40; ++i) launch.descriptors.emplace_back(ours[i], ours[39] + 15 + i);
   Child child = stopped(launch);
   const auto in_child = open_descriptors(child.pid()), here = open_descriptors(::getpid());
   const auto target = [](const std::vector<std::string>& lines, int fd) {
@@ -225,11 +222,12 @@ TEST_F(ProcessTest, DescriptorsArriveUnderAnyNumbers) {
     });
     return line == lines.end() ? "closed" : line->substr(begin.size());
   };
-  for (const auto& [ours, its] : launch.descriptors) {
-    EXPECT_EQ(target(in_child, its), target(here, ours)) << ours << " as " << its;
+  for (const auto& [given, its] : launch.descriptors) {
+    EXPECT_EQ(target(in_child, its), target(here, given)) << given << " as " << its;
   }
   EXPECT_EQ(in_child.size(), 3 + launch.descriptors.size());
   kill_and_reap(child);
+  for (const int fd : ours) ::close(fd);
 }
 
 // Boost's own pipe, on which a failing exec is reported, must not lie on a number that is assigned.

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +14,12 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "harness/process_internal.h"
 
@@ -217,22 +221,6 @@ std::optional<End> end_group(Child* child) {
 }
 
 }  // namespace
-
-void Descriptor::close() {
-  if (fd_ < 0) return;
-  const int kept = errno;
-  ::close(fd_);
-  fd_ = -1;
-  errno = kept;
-}
-
-int open_pidfd(pid_t pid) {
-  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0u));
-}
-
-bool send_signal(int pidfd, int signal) {
-  return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0u) == 0;
-}
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> found;

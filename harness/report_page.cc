@@ -74,8 +74,10 @@ std::string checks_of(const DrillResult& result) {
     out += fmt::format("<div class=\"why\">repeat: {}</div>", html(result.repeat));
   }
   if (!result.folder.empty()) {
-    out += fmt::format("<div class=\"why\">folder: <a href=\"file://{0}\">{0}</a></div>",
-                       html(result.folder));
+    out += fmt::format(
+        "<div class=\"why\">folder: <a href=\"file://{0}\">{0}</a>, "
+        "<a href=\"file://{0}/timeline.html\">timeline</a></div>",
+        html(result.folder));
   }
   return out;
 }

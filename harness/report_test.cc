@@ -121,6 +121,7 @@ TEST(Page, EscapesAndNamesEveryRun) {
   EXPECT_THAT(page, HasSubstr("&lt;arm&gt;"));
   EXPECT_THAT(page, HasSubstr("not all passed"));
   EXPECT_THAT(page, HasSubstr("cut off"));
+  EXPECT_THAT(page, HasSubstr("\"file:///tmp/kvdrill.x/timeline.html\""));
 }
 
 class WriteFile : public ::testing::Test {

@@ -3,6 +3,7 @@
 //
 //   plan.txt      the command that repeats the run, then processes and steps
 //   trace.txt     the flight recorder as text
+//   timeline.html the same as a picture
 //   stacks.txt    who waits for what, with stacks, when the run got stuck
 //   verdict.json  the result
 //   out/          what the processes wrote: NAME.stdout, NAME.stderr (NAME.2.stdout: started again)

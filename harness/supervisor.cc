@@ -27,6 +27,7 @@
 #include "harness/run_folder.h"
 #include "harness/supervisor_launch.h"
 #include "harness/supervisor_record.h"
+#include "harness/timeline.h"
 #include "harness/trace.h"
 
 namespace kv::drill {
@@ -35,9 +36,9 @@ namespace {
 // Guards against processes that not even SIGKILL ends; nothing waits for so long otherwise.
 constexpr int kKillLimitMs = 10'000;
 
-// This process as a supervisor, for as long as a run lasts: it inherits orphans, is its own process
-// group (Ctrl-C goes to the runner alone), learns of its parent's death, and reads signals from a
-// descriptor.
+// This process as a supervisor, until a run has left nothing behind: it inherits orphans, is its
+// own process group (Ctrl-C goes to the runner alone), learns of its parent's death, and reads
+// signals from a descriptor.
 class Guard {
  public:
   Guard() {
@@ -50,6 +51,10 @@ class Guard {
     fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   }
   ~Guard() {
+    // What came while everything was being cleared away has had its answer.
+    signalfd_siginfo info{};
+    while (::read(fd_, &info, sizeof info) > 0) {
+    }
     ::close(fd_);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -80,12 +85,13 @@ void kill_what_lives(Situation& situation) {
 
 class Run {
  public:
-  Run(const Drill& drill, const RunOptions& options, const RunFolder& folder, int lifeline)
+  Run(const Drill& drill, const RunOptions& options, const RunFolder& folder, int lifeline,
+      int signals)
       : drill_(drill),
         options_(options),
         folder_(folder),
         board_(board_options(drill)),
-        situation_(board_, lifeline, guard_.fd()),
+        situation_(board_, lifeline, signals),
         executor_(drill, options, folder, situation_) {}
 
   // Everything up to the verdict. False: interrupted, there is none.
@@ -106,9 +112,11 @@ class Run {
     return true;
   }
 
-  void write_trace(std::int64_t start_ns) const {
-    folder_.write("trace.txt", trace_text(situation_.moments().events(),
-                                          situation_.moments().processes(), start_ns));
+  void write_trace(std::int64_t start_ns, const DrillResult& result) const {
+    const Moments& moments = situation_.moments();
+    folder_.write("trace.txt", trace_text(moments.events(), moments.processes(), start_ns));
+    folder_.write("timeline.html",
+                  timeline_html({result, moments.events(), moments.processes(), start_ns}));
   }
 
  private:
@@ -188,7 +196,6 @@ class Run {
   const Drill& drill_;
   const RunOptions& options_;
   const RunFolder& folder_;
-  Guard guard_;
   Board board_;
   Situation situation_;
   Executor executor_;
@@ -211,14 +218,14 @@ bool as_expected(const DrillResult& result, const RunOptions& options) {
 }
 
 void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& options, int lifeline,
-            std::int64_t start_ns, DrillResult* result) {
+            int signals, std::int64_t start_ns, DrillResult* result) {
   bool keep = false;
   try {
-    auto run = std::make_unique<Run>(drill, options, folder, lifeline);
+    auto run = std::make_unique<Run>(drill, options, folder, lifeline, signals);
     if (run->go(result)) {
       keep = options.keep || !as_expected(*result, options);
       result->ns = now_ns() - start_ns;
-      if (keep) run->write_trace(start_ns);
+      if (keep) run->write_trace(start_ns, *result);
     } else {
       broken(result, drill, "interrupted", "the run was interrupted and its processes were ended");
     }
@@ -269,12 +276,13 @@ DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifelin
   result.file = drill.position.file;
   result.arm = drill.arm;
   result.repeat = options.repeat;
+  const Guard guard;
   const auto folder = RunFolder::make(options.runs_folder);
   if (!folder) {
     broken(&result, drill, "supervisor", folder.error());
     return result;
   }
-  run_in(*folder, drill, options, lifeline, start_ns, &result);
+  run_in(*folder, drill, options, lifeline, guard.fd(), start_ns, &result);
   return result;
 }
 

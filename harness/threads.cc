@@ -11,7 +11,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -55,7 +54,7 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 using Arguments = std::array<std::uint64_t, 6>;
 
 bool futex_is_timed(const Arguments& args) {
-  switch (args[1] & FUTEX_CMD_MASK) {
+  switch (static_cast<std::int32_t>(args[1]) & FUTEX_CMD_MASK) {
     case FUTEX_WAIT:
     case FUTEX_LOCK_PI:
     case FUTEX_WAIT_BITSET:

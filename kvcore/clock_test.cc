@@ -166,7 +166,7 @@ TEST_F(ManualClockTest, AMutexHeldElsewhereDoesNotKeepAnotherWaitFromEnding) {
   Door early;
   Door held;
   WaitsBegun begun;
-  const auto wait_at = [this, &begun](int n, Door& door) {
+  const auto wait_at = [&](int n, Door& door) {
     auto end = std::async(std::launch::async, [&] { return door.wait(clock_, kDue); });
     begun.await_asleep(n, door);
     return end;

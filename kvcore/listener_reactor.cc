@@ -344,6 +344,16 @@ bool Reactor::handle_frames(Connection& connection) {
   return true;
 }
 
+// Every dispatch has its end, also when memory runs out in between.
+struct Reactor::Inside {
+  Inside(Reactor& r, const std::string& c) : reactor(r), command(c) {}
+  ~Inside() { reactor.handler_ended(command); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  Reactor& reactor;
+  const std::string& command;
+};
+
 bool Reactor::handle_frame(Connection& connection) {
   const Result<Message> request = decode_pickle(connection.body());
   point<"listener.frame.complete">(setup_.generation);
@@ -351,9 +361,11 @@ bool Reactor::handle_frame(Connection& connection) {
   const Result<std::string> named = text_field(*request, "cmd");
   const std::string command = named.ok() ? *named : std::string();
   if (!admit(command)) return false;
-  point<"listener.handler.begin">(setup_.generation);
-  const Result<Message> answer = call_handler(*request, command);
-  handler_ended(command);
+  const Result<Message> answer = [&] {
+    const Inside inside(*this, command);
+    point<"listener.handler.begin">(setup_.generation);
+    return call_handler(*request, command);
+  }();
   return reply(connection, answer.ok() ? *answer : error_reply(answer.status()));
 }
 
@@ -366,8 +378,8 @@ bool Reactor::admit(const std::string& command) {
       return false;
     }
   }
+  inside_ = command.empty() ? "?" : command;  // may throw, so before it counts as dispatched
   note<"listener.dispatch">(setup_.generation, 0, command.c_str());
-  inside_ = command.empty() ? "?" : command;
   return true;
 }
 

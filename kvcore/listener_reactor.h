@@ -80,6 +80,7 @@ class Reactor {
   void serve_or_close(Connection& connection);
   // The admission: false once stop has begun.
   bool admit(const std::string& command) KV_EXCLUDES(mu_);
+  struct Inside;
   void handler_ended(const std::string& command) KV_EXCLUDES(mu_);
   Result<Message> call_handler(const Message& request, const std::string& command);
   void close(Connection& connection) KV_EXCLUDES(mu_);

@@ -28,13 +28,21 @@ Status ListenerRegistry::start(Key key, Nanos limit, const Make& make) {
     entry.starting = true;
     old = entry.listener;
   }
-  Status status = replace(key, old, limit, make);
+  // Whichever way the start ends: who waits for it goes on.
+  struct Started {
+    ~Started() { registry.started(key); }
+    ListenerRegistry& registry;
+    const Key key;
+  } const started{*this, key};
+  return replace(key, old, limit, make);
+}
+
+void ListenerRegistry::started(Key key) {
   const MutexLock lock(mu_);
   const auto entry = entries_.find(key);
   entry->second.starting = false;
   if (entry->second.listener == nullptr) entries_.erase(entry);
   changed_.notify_all();
-  return status;
 }
 
 Status ListenerRegistry::replace(Key key, const std::shared_ptr<Listener>& old, Nanos limit,

@@ -65,6 +65,7 @@ class ListenerRegistry {
 
   Status replace(Key key, const std::shared_ptr<Listener>& old, Nanos limit, const Make& make)
       KV_EXCLUDES(mu_);
+  void started(Key key) KV_EXCLUDES(mu_);
   StopResult finish(Key key, const std::shared_ptr<Listener>& listener, Time deadline, Status* why)
       KV_EXCLUDES(mu_);
   void forget(Key key, const std::shared_ptr<Listener>& listener, bool stopped) KV_EXCLUDES(mu_);

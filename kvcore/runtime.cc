@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -103,12 +104,27 @@ Status begin_init() {
   return {};
 }
 
-Result<Runtime*> end_init(Result<Runtime*> made) {
-  Process& own = process();
-  const MutexLock lock(own.mu);
-  own.initialising = false;
-  if (made.ok()) own.all.push_back(*made);
-  return made;
+// Makes the runtime of a begun init(), and lets the next one begin whichever way it ends.
+template <typename Make>
+Result<Runtime*> finish_init(const Make& make) {
+  struct Ended {
+    ~Ended() {
+      const MutexLock lock(process().mu);
+      process().initialising = false;
+    }
+  } const ended;
+  try {
+    {
+      const MutexLock lock(process().mu);
+      process().all.reserve(process().all.size() + 1);
+    }
+    Result<Runtime*> made = make();
+    const MutexLock lock(process().mu);
+    if (made.ok()) process().all.push_back(*made);
+    return made;
+  } catch (const std::bad_alloc&) {
+    return Status::error(Code::kOutOfMemory, "runtime.init");
+  }
 }
 
 }  // namespace
@@ -126,20 +142,24 @@ Result<Runtime*> Runtime::Impl::adopt(std::unique_ptr<Impl> impl) {
 Result<Runtime*> Runtime::init(RuntimeConfig config, Clock& clock, LogSink log) {
   KV_RETURN_IF_ERROR(config.validate());
   KV_RETURN_IF_ERROR(begin_init());
-  Result<std::unique_ptr<CudaVmm>> opened = CudaVmm::open(config.driver_path, config.device);
-  if (!opened.ok()) return end_init(opened.status());
-  CudaVmm* driver = opened->get();
-  return end_init(Impl::adopt(std::make_unique<Impl>(
-      std::move(config), std::move(*opened), [driver] { return driver->close(); }, clock,
-      std::move(log))));
+  return finish_init([&]() -> Result<Runtime*> {
+    KV_ASSIGN_OR_RETURN(std::unique_ptr<CudaVmm> opened,
+                        CudaVmm::open(config.driver_path, config.device));
+    CudaVmm* driver = opened.get();
+    return Impl::adopt(std::make_unique<Impl>(
+        std::move(config), std::move(opened), [driver] { return driver->close(); }, clock,
+        std::move(log)));
+  });
 }
 
 Result<Runtime*> Runtime::init(RuntimeConfig config, std::unique_ptr<Vmm> vmm,
                                std::function<Status()> close, Clock& clock, LogSink log) {
   KV_RETURN_IF_ERROR(config.validate());
   KV_RETURN_IF_ERROR(begin_init());
-  return end_init(Impl::adopt(std::make_unique<Impl>(std::move(config), std::move(vmm),
-                                                     std::move(close), clock, std::move(log))));
+  return finish_init([&] {
+    return Impl::adopt(std::make_unique<Impl>(std::move(config), std::move(vmm), std::move(close),
+                                              clock, std::move(log)));
+  });
 }
 
 KvAllocator& Runtime::allocator() {
@@ -180,14 +200,19 @@ Status Runtime::Impl::start_listener(std::int64_t rank, std::int64_t stage) {
   options.max_body = config.max_body;
   options.label = "listener." + (stage > 0 ? "pp" + std::to_string(stage) + "." : std::string()) +
                   "w" + std::to_string(rank);
-  return listeners.start({rank, stage}, config.drain_limit, [this, &options] {
+  const auto make = [this, &options] {
     return Listener::start(
         options,
         [pages = allocator.get()](const Message& request) -> Result<Message> {
           return serve_request(*pages, request);
         },
         clock, log);
-  });
+  };
+  try {
+    return listeners.start({rank, stage}, config.drain_limit, make);
+  } catch (const std::bad_alloc&) {
+    return Status::error(Code::kOutOfMemory, "runtime.start_listener");
+  }
 }
 
 StopResult Runtime::stop_listener(std::int64_t rank, std::int64_t stage, Status* why) {

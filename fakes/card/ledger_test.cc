@@ -84,6 +84,25 @@ TEST(Ledger, SaysWhatAProcessHeldWhenItEnded) {
   EXPECT_EQ(owner.contexts, 1u);
 }
 
+TEST(Ledger, IsReadByTheHarness) {
+  const CardFolder card(std::uint64_t{64} << 20, 2);
+  set_variable("KVDRILL_PROCESS", "worker");
+  Process process([](const Driver& driver, const Partner&) {
+    driver.start();
+    driver.page_at(driver.reserve(4));
+  });
+  EXPECT_EQ(process.end(), "exit 0");
+  unset_variable("KVDRILL_PROCESS");
+  const auto state = drill::read_ledger(card.file("ledger"));
+  ASSERT_TRUE(state.has_value()) << state.error();
+  ASSERT_EQ(state->devices.size(), 2u);
+  EXPECT_EQ(state->devices[1].total_bytes, std::uint64_t{64} << 20);
+  ASSERT_EQ(state->owners.size(), 1u);
+  EXPECT_EQ(state->owners[0].process, "worker");
+  EXPECT_EQ(state->owners[0].bytes, kPageSize);
+  EXPECT_EQ(state->owners[0].mappings, 1u);
+}
+
 TEST(Ledger, IsEmptyAfterAProcessThatGaveEverythingBack) {
   const CardFolder card;
   Process process([](const Driver& driver, const Partner&) {

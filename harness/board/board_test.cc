@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "harness/board/kvdrill.h"
-#include "harness/board/sanitizer.h"
 #include "harness/board/testing.h"
 
 namespace kv::drill {
@@ -109,30 +107,6 @@ TEST(BoardTest, ProcessesAndThreadsAreListedUnderTheirNames) {
   EXPECT_EQ(process.threads[0].tid, pid);
   EXPECT_TRUE(drill.all(EventKind::kNote, "thread.label").empty());
   EXPECT_EQ(drill.wait_for(EventKind::kRegistered).text, "one");
-}
-
-// A drill that asks whether anybody can still move looks at the kernel's list of threads: those of
-// a sanitizer's runtime must be known, so that they can be left out.
-TEST(BoardTest, EveryThreadThereIsAtAttachIsKnown) {
-  Drill drill;
-  const pid_t pid = drill.fork_child("one", [] {
-    kvdrill_attach(&kEngine);
-    kvdrill_ready();
-    ::_exit(kvdrill_serve());
-  });
-  drill.wait_for(EventKind::kReady);
-  const ProcessInfo process = drill.board.processes().at(1);
-  int tasks = 0;
-  for (const auto& task :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
-    const pid_t tid = std::stoi(task.path().filename());
-    ++tasks;
-    EXPECT_EQ(std::count_if(process.threads.begin(), process.threads.end(),
-                            [tid](const ThreadInfo& thread) { return thread.tid == tid; }),
-              1)
-        << tid;
-  }
-  EXPECT_EQ(tasks, kRaceDetector ? 3 : 2);
 }
 
 TEST(BoardTest, LongTextIsCutBetweenCharacters) {

@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "harness/board/board.h"
+#include "harness/board/sanitizer.h"
 #include "harness/board/testing.h"
 
 namespace kv::drill {
@@ -110,6 +113,25 @@ TEST_F(ContractTest, TheBoardIsReadableAfterASigkill) {
   EXPECT_EQ(drill_.board.state(1).acted, 1u);
   EXPECT_EQ(drill_.board.state(1).holding, 0u);
   EXPECT_FALSE(drill_.board.call("one", "shutdown", "{}", "stop", 7));
+}
+
+// A drill that asks whether anybody can still move looks at the kernel's list of threads: those of
+// a sanitizer's runtime must be known, so that they can be left out.
+TEST_F(ContractTest, EveryThreadOfTheProcessIsKnown) {
+  drill_.wait_for(
+      [](const Event& event) { return event.kind == EventKind::kThread && event.text == "echo"; });
+  const ProcessInfo process = drill_.board.processes().at(1);
+  std::multiset<std::string> labels;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task")) {
+    const pid_t tid = std::stoi(task.path().filename());
+    for (const ThreadInfo& thread : process.threads) {
+      if (thread.tid == tid) labels.insert(thread.label);
+    }
+  }
+  std::multiset<std::string> expected = {"main", "kvdrill.commands", "echo"};
+  if (kRaceDetector) expected.insert("runtime");
+  EXPECT_EQ(labels, expected);
 }
 
 TEST(DescribeTest, NamesEverythingADrillMayUse) {

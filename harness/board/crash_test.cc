@@ -117,12 +117,15 @@ TEST_F(CrashTest, AnExhaustedStackIsReportedFromTheAlternateOne) {
 #endif
 }
 
-TEST_F(CrashTest, AJumpToNowhereIsStillReported) {
+TEST_F(CrashTest, AJumpToNowhereIsReportedWithItsCallers) {
   drill_.reap(run([] {
     void (*volatile nothing)() = nullptr;
     nothing();
+    kvdrill_ready();  // so that the call is one
   }));
-  EXPECT_EQ(first_line(drill_.wait_for(EventKind::kCrash)), "?+0x0");
+  const Event crash = drill_.wait_for(EventKind::kCrash);
+  EXPECT_EQ(first_line(crash), "?+0x0");
+  EXPECT_NE(crash.text.find("harness_board_crash_test+0x"), std::string::npos) << crash.text;
 }
 
 TEST_F(CrashTest, AnEarlierHandlerOfTheEngineGetsItsTurn) {
@@ -171,8 +174,15 @@ TEST_F(CrashTest, AThreadInASystemCallTellsItsStackAndGoesOnWaiting) {
     ::_exit(byte);
   });
   drill_.wait_for(EventKind::kReady);
-  EXPECT_TRUE(drill_.board.dump_stack(pid, pid));
-  EXPECT_NE(drill_.wait_for(EventKind::kStack).text.find("read"), std::string::npos);
+  // Asked until the answer comes from within the call: only then is there something to restart.
+  bool inside = false;
+  for (int i = 0; i < 1000 && !inside; ++i) {
+    const std::uint64_t from = drill_.board.next_sequence();
+    ASSERT_TRUE(drill_.board.dump_stack(pid, pid));
+    const std::string line = first_line(drill_.wait_for(EventKind::kStack, {}, from));
+    inside = line.find("libc") != std::string::npos && line.find("read") != std::string::npos;
+  }
+  EXPECT_TRUE(inside || kRaceDetector);
   ASSERT_EQ(::write(ends[1], "\x07", 1), 1);
   EXPECT_EQ(drill_.exit_code(pid), 7);
   ::close(ends[0]);

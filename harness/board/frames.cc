@@ -6,6 +6,8 @@
 #include <elf.h>
 #include <execinfo.h>
 #include <link.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -53,16 +55,38 @@ class Out {
   std::size_t used_ = 0;
 };
 
-std::uintptr_t interrupted_at(const void* context) {
-  const auto* machine = &static_cast<const ucontext_t*>(context)->uc_mcontext;
+// Where the thread was interrupted, as far as its registers tell.
+struct Registers {
+  std::uintptr_t instruction = 0;
+  std::uintptr_t frame = 0;   // the frame pointer, where code keeps one
+  std::uintptr_t called = 0;  // return address of a call that went to `instruction`
+};
+
+// Reads a word of this process, wherever it is; false where nothing is mapped.
+bool read_word(std::uintptr_t at, std::uintptr_t* word) {
+  iovec here{word, sizeof *word};
+  iovec there{reinterpret_cast<void*>(at), sizeof *word};
+  return ::syscall(SYS_process_vm_readv, ::getpid(), &here, 1, &there, 1, 0) ==
+         static_cast<long>(sizeof *word);
+}
+
+Registers registers_of(const void* context) {
+  Registers registers;
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
-  return static_cast<std::uintptr_t>(machine->gregs[REG_RIP]);
+  registers.instruction = static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+  registers.frame = static_cast<std::uintptr_t>(machine.gregs[REG_RBP]);
+  if (!read_word(static_cast<std::uintptr_t>(machine.gregs[REG_RSP]), &registers.called)) {
+    registers.called = 0;
+  }
 #elif defined(__aarch64__)
-  return static_cast<std::uintptr_t>(machine->pc);
+  registers.instruction = static_cast<std::uintptr_t>(machine.pc);
+  registers.frame = static_cast<std::uintptr_t>(machine.regs[29]);
+  registers.called = static_cast<std::uintptr_t>(machine.regs[30]);
 #else
   static_cast<void>(machine);
-  return 0;
 #endif
+  return registers;
 }
 
 // The tables of one module that a lookup by address needs.
@@ -109,6 +133,11 @@ std::string_view symbol_at(const link_map& module, std::uintptr_t address) {
   return {};
 }
 
+bool is_code(std::uintptr_t address) {
+  dl_find_object found{};
+  return ::_dl_find_object(reinterpret_cast<void*>(address), &found) == 0;
+}
+
 void write_frame(std::uintptr_t address, Out* out) {
   dl_find_object found{};
   if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) {
@@ -130,6 +159,20 @@ void write_frame(std::uintptr_t address, Out* out) {
   out->text("\n");
 }
 
+// The callers by the chain of frame pointers. For a jump to nowhere, which no unwinder gets out of:
+// the stack is as it was just after the call.
+void write_chain(const Registers& registers, Out* out) {
+  std::uintptr_t caller = registers.called;
+  std::uintptr_t frame = registers.frame;
+  for (int i = 0; i < kMaxFrames && caller > 1; ++i) {
+    write_frame(caller - 1, out);
+    std::uintptr_t above = 0;
+    if (!read_word(frame + sizeof frame, &caller) || !read_word(frame, &above)) return;
+    if (above <= frame) return;
+    frame = above;
+  }
+}
+
 }  // namespace
 
 void prepare_frames() {
@@ -142,17 +185,25 @@ void prepare_frames() {
 std::size_t write_frames(const void* context, char* to, std::size_t room) {
   void* frames[kMaxFrames];
   const int count = std::max(0, ::backtrace(frames, kMaxFrames));
-  const std::uintptr_t at = interrupted_at(context);
-  // The handler's own frames come first; the interrupted instruction ends them. A jump to nowhere
-  // cannot be unwound from there: then the instruction itself, and all that the unwinder has.
-  int first = 0;
-  while (first < count && reinterpret_cast<std::uintptr_t>(frames[first]) != at) ++first;
+  const Registers registers = registers_of(context);
   Out out(to, room);
-  write_frame(at, &out);
-  if (first == count) first = -1;
-  for (int i = first + 1; i < count && out.room() > 0; ++i) {
+  write_frame(registers.instruction, &out);
+  // The handler's own frames come first; the interrupted instruction ends them. Under a race
+  // detector the handler runs late, on the same stack a few calls further: then all frames are
+  // worth having.
+  int next = 0;
+  while (next < count && reinterpret_cast<std::uintptr_t>(frames[next]) != registers.instruction) {
+    ++next;
+  }
+  if (next < count) {
+    ++next;
+  } else if (is_code(registers.instruction)) {
+    next = 0;
+  }
+  if (next == count) write_chain(registers, &out);
+  for (; next < count; ++next) {
     // A return address belongs to the call before it.
-    write_frame(reinterpret_cast<std::uintptr_t>(frames[i]) - 1, &out);
+    write_frame(reinterpret_cast<std::uintptr_t>(frames[next]) - 1, &out);
   }
   return out.used();
 }

@@ -168,13 +168,13 @@ std::uint32_t refresh_orders(const View& view, kvdrill_site* site, std::uint32_t
   return static_cast<std::uint32_t>(word & (kAtDone | kAtReach));
 }
 
-Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at,
-                    std::uint32_t limit) {
+Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at) {
   Claims claims;
   bool fails = false;
   bool skips = false;
+  const std::uint32_t count = view.order_count();
   for (std::uint32_t i = view.head->orders_open.load(std::memory_order_relaxed);
-       i < limit && claims.count < claims.orders.size(); ++i) {
+       i < count && claims.count < claims.orders.size(); ++i) {
     OrderSlot& order = view.orders[i];
     if (!matches(view, thread, order, at)) continue;
     const auto action = static_cast<Action>(order.action);

@@ -11,6 +11,8 @@
 
 #include "harness/board/board.h"
 #include "harness/board/kvdrill.h"
+#include "harness/board/layout.h"
+#include "harness/board/recorder.h"
 #include "harness/board/testing.h"
 
 namespace kv::drill {
@@ -25,7 +27,11 @@ void answer_key(void*, const char* arguments, kvdrill_reply* reply) {
   kvdrill_point(&point, 100);  // the very point that runs it
   kvdrill_answer(reply, arguments);
 }
-const kvdrill_command kCommands[] = {{"nested", "Reaches the point itself.", answer_key},
+void spoil_errno(void*, const char*, kvdrill_reply*) {
+  errno = EIO;
+}
+const kvdrill_command kCommands[] = {{"spoil", "Sets errno.", spoil_errno},
+                                     {"nested", "Reaches the point itself.", answer_key},
                                      {nullptr, nullptr, nullptr}};
 const char* const kRoles[] = {"tester", nullptr};
 const kvdrill_engine kEngine{
@@ -138,7 +144,14 @@ TEST_F(OrdersTest, OnlyTheThreadThatWasNamedAndHitsAreCountedPerThread) {
   EXPECT_EQ(noted(), (Answers{0, 0, 0, 7, 0, 0}));
 }
 
-TEST_F(OrdersTest, AStepIsSkippedAndAPointCannotFail) {
+TEST_F(OrdersTest, AFaultCannotBeSkipped) {
+  const auto skip = drill_.board.give({.action = Action::kSkip, .site = "test.fault", .times = 0});
+  drill_.reap(run(five_faults));
+  EXPECT_EQ(noted(), (Answers{0, 0, 0, 0, 0}));
+  EXPECT_EQ(drill_.board.state(skip).acted, 0u) << "it cannot act there, so it did not";
+}
+
+TEST_F(OrdersTest, AStepIsSkippedAndCannotFail) {
   const auto failing = drill_.board.give({.action = Action::kFail, .site = "test.step", .code = 7});
   drill_.board.give({.action = Action::kSkip, .site = "test.step"});
   drill_.reap(run([] {
@@ -171,8 +184,9 @@ TEST_F(OrdersTest, TheEndOfAFaultIsAMomentOfItsOwn) {
   EXPECT_EQ(noted(), (Answers{1}));
 }
 
-TEST_F(OrdersTest, AHoldLeavesErrnoAlone) {
+TEST_F(OrdersTest, WhateverActsErrnoIsLeftAlone) {
   const auto hold = drill_.board.give({.action = Action::kHold, .site = "test.point"});
+  drill_.board.give({.action = Action::kRun, .site = "test.point", .command = "spoil"});
   const pid_t pid = run([] {
     errno = ECONNRESET;
     kvdrill_point(&point, 0);
@@ -183,6 +197,7 @@ TEST_F(OrdersTest, AHoldLeavesErrnoAlone) {
   drill_.board.release(hold);
   drill_.reap(pid);
   EXPECT_EQ(noted(), (Answers{ECONNRESET}));
+  EXPECT_EQ(drill_.wait_for(EventKind::kReturn, "spoil").text, "ok");
 }
 
 TEST_F(OrdersTest, WithdrawnItActsNoMoreButHoldsWhomItHolds) {
@@ -264,6 +279,17 @@ TEST_F(OrdersTest, AReleaseOfAFreezeIsNotLostWheneverItComes) {
     EXPECT_EQ(drill_.board.state(freeze).acted, 1u);
     EXPECT_EQ(drill_.board.state(freeze).holding, 0u);
   }
+}
+
+// The moment between "this thread freezes" and "nothing keeps it from it", played by hand.
+TEST_F(OrdersTest, AReleaseTakesBackAThreadThatHasNotStoppedYet) {
+  const View view = second_view(drill_.board);
+  ThreadSlot* slot = claim_thread(view, 0, ::getpid(), "about to freeze");
+  const auto freeze = drill_.board.give({.action = Action::kFreeze, .site = "test.point"});
+  slot->held_by.store(freeze);
+  EXPECT_EQ(drill_.board.state(freeze).holding, 1u);
+  drill_.board.release(freeze);
+  EXPECT_EQ(slot->held_by.load(), 0u);
 }
 
 TEST_F(OrdersTest, ACommandRunsOnTheThreadThatReachedThePoint) {

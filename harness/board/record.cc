@@ -27,12 +27,11 @@ inline std::uint32_t id_of(const View& view, kvdrill_site* site) {
 // Which orders act is settled before the event is recorded: a drill that has seen the event and
 // then gives an order means the next hit, and one that then ends an order finds it counted.
 inline Outcome meet(const View& view, ThreadState& thread, const Reached& at, const Draft& draft) {
-  const std::uint32_t limit = orders_for(view, at.site, at.id, at.moment);
-  if (limit == 0) [[likely]] {
+  if (!orders_for(view, at.site, at.id, at.moment)) [[likely]] {
     write_event(view, thread.writer, draft);
     return {};
   }
-  const Claims claims = claim_orders(view, thread, at, limit);
+  const Claims claims = claim_orders(view, thread, at);
   write_event(view, thread.writer, draft);
   return obey(view, thread, at, claims);
 }

@@ -113,20 +113,17 @@ void record(const View& view, const Draft& draft);
 
 // --- orders.cc
 enum Moment : std::uint32_t { kAtReach = 1, kAtDone = 2 };
-// How many orders a hit that begins now has to look at; 0 when none is for this site.
 std::uint32_t refresh_orders(const View& view, kvdrill_site* site, std::uint32_t id);
-inline std::uint32_t orders_for(const View& view, kvdrill_site* site, std::uint32_t id,
-                                Moment moment) {
-  // harness_data caches, in one word: the generation, and whether any order is for this site.
+// Whether any order is for this moment of the site. One word caches it, in harness_data: the
+// generation of the orders, and what was found then.
+inline bool orders_for(const View& view, kvdrill_site* site, std::uint32_t id, Moment moment) {
   const std::uint32_t generation = view.head->order_generation.load(std::memory_order_acquire);
   std::uint64_t cached =
       reinterpret_cast<std::uint64_t>(__atomic_load_n(&site->harness_data, __ATOMIC_RELAXED));
   if ((cached >> 2) != generation) [[unlikely]] {
     cached = refresh_orders(view, site, id);
   }
-  if ((cached & moment) == 0) [[likely]]
-    return 0;
-  return view.order_count();
+  return (cached & moment) != 0;
 }
 
 struct Reached {
@@ -146,10 +143,9 @@ struct Claims {
   std::array<std::uint32_t, 16> orders;  // indices
   std::uint32_t count = 0;
 };
-// Finds and counts the orders among the first `limit` that act on this hit. Done before the hit is
-// recorded: who has seen the event finds the count as it stays.
-Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at,
-                    std::uint32_t limit);
+// Finds and counts the orders that act on this hit. Done before the hit is recorded: who has seen
+// the event finds the count as it stays, and gives orders for later hits only.
+Claims claim_orders(const View& view, const ThreadState& thread, const Reached& at);
 // Carries them out. May block; leaves errno as it was.
 Outcome obey(const View& view, ThreadState& thread, const Reached& at, const Claims& claims);
 

@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,8 +28,25 @@
 #include <vector>
 
 #include "harness/board/board.h"
+#include "harness/board/layout.h"
+
+#if defined(__SANITIZE_THREAD__)
+// A process under tsan sleeps a second before it exits, unless told otherwise.
+extern "C" const char* __tsan_default_options() {
+  return "atexit_sleep_ms=0";
+}  // NOLINT
+#endif
 
 namespace kv::drill {
+
+// The board through a mapping of its own (left to the process): to stop in the middle of things.
+inline View second_view(const Board& board) {
+  struct stat file {};
+  ::fstat(board.board_fd(), &file);
+  void* mapping = ::mmap(nullptr, static_cast<std::size_t>(file.st_size), PROT_READ | PROT_WRITE,
+                         MAP_SHARED, board.board_fd(), 0);
+  return View(mapping, board.wake_fd());
+}
 
 class Drill {
  public:

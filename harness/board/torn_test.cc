@@ -1,8 +1,6 @@
 // A writer may be killed between any two instructions: what it had claimed is torn, and nobody
 // waits for it; what a living writer has claimed is waited for.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -23,15 +21,6 @@ const char* const kRoles[] = {"tester", nullptr};
 const kvdrill_engine kEngine{
     KVDRILL_CONTRACT_VERSION, "torn_test", kRoles, nullptr, &point, nullptr, 0};
 
-// The board through a mapping of its own, to stop half-way through an event.
-View map_again(const Board& board) {
-  struct stat file {};
-  ::fstat(board.board_fd(), &file);
-  void* mapping = ::mmap(nullptr, static_cast<std::size_t>(file.st_size), PROT_READ | PROT_WRITE,
-                         MAP_SHARED, board.board_fd(), 0);
-  return View(mapping, board.wake_fd());
-}
-
 Writer this_writer(const View& view) {
   for (std::uint32_t i = 0; i < view.thread_count(); ++i) {
     ThreadSlot& slot = view.threads[i];
@@ -51,7 +40,7 @@ pid_t start_claimer(Drill& drill, StopAt stop) {
   EXPECT_EQ(::pipe(stands), 0);
   const pid_t pid = drill.fork_child("claimer", [&] {
     kvdrill_attach(&kEngine);
-    const View view = map_again(drill.board);
+    const View view = second_view(drill.board);
     const Writer writer = this_writer(view);
     if (stop == StopAt::kAfterNumber) {
       claim_event(view, writer);
@@ -101,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Moments, TornTest,
 
 TEST(TornTest, AClaimOfTheLivingIsWaitedForWhoeverElseDied) {
   Drill drill;
-  const View view = map_again(drill.board);
+  const View view = second_view(drill.board);
   Writer writer;
   writer.slot = claim_thread(view, 0, ::getpid(), "slow");
   writer.thread = static_cast<std::uint16_t>(writer.slot->index);
