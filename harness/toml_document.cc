@@ -22,9 +22,12 @@ struct ParserGaveUp {};
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <regex>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace kv::drill {
 namespace {
@@ -140,6 +143,51 @@ std::optional<TomlError> oversized(std::string_view text) {
   return std::nullopt;
 }
 
+// Where a text or comment that begins at `at` ends: behind its last character. `at` is on its first
+// quote or '#'.
+std::size_t behind(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  if (quote == '#') return std::min(text.find('\n', at), text.size());
+  const std::string three(3, quote);
+  const std::string mark = text.substr(at, 3) == three ? three : std::string(1, quote);
+  for (std::size_t i = at + mark.size(); i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text.substr(i, mark.size()) == mark) {
+      return i + mark.size();
+    } else if (text[i] == '\n' && mark.size() == 1) {
+      return i;
+    }
+  }
+  return text.size();
+}
+
+// TOML has only ASCII outside its texts and comments. The parser's classes of characters are
+// undefined for some others (an umlaut in a key), so it never gets to see them there.
+std::optional<TomlError> stray_character(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  std::size_t at = text.substr(0, kByteOrderMark.size()) == kByteOrderMark ? 3 : 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '#' || c == '"' || c == '\'') {
+      at = behind(text, at);
+      continue;
+    }
+    if (static_cast<unsigned char>(c) < 0x80) {
+      ++at;
+      continue;
+    }
+    const std::string_view before = text.substr(0, at);
+    const std::string_view line = before.substr(before.rfind('\n') + 1);  // npos + 1 is 0
+    const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; };
+    return TomlError{{static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+                      static_cast<int>(std::count_if(line.begin(), line.end(), begins)) + 1},
+                     "not valid TOML: a character beyond ASCII, expected such only in texts and "
+                     "comments"};
+  }
+  return std::nullopt;
+}
+
 bool gives_up(std::string_view text) {
   try {
     static_cast<void>(toml::parse(text));
@@ -218,6 +266,7 @@ std::string shown(const Node& node) {
 
 tl::expected<Node, TomlError> parse_toml(std::string_view text) {
   if (auto error = oversized(text)) return tl::unexpected(*std::move(error));
+  if (auto error = stray_character(text)) return tl::unexpected(*std::move(error));
   toml::table table;
   try {
     table = toml::parse(text);
