@@ -64,6 +64,12 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
   int fd() const { return fd_; }
+  // Takes what has come off the descriptor: what stays there is delivered when this object ends.
+  void take() const {
+    signalfd_siginfo taken;
+    while (::read(fd_, &taken, sizeof taken) > 0) {
+    }
+  }
 
  private:
   int fd_ = -1;
@@ -145,7 +151,10 @@ class Run {
       fds.push_back({running.supervisor.result_fd, POLLIN, 0});
     }
     if (::poll(fds.data(), fds.size(), -1) < 0) return false;
-    if (fds[0].revents != 0) interrupted_ = true;
+    if (fds[0].revents != 0) {
+      interrupts_.take();
+      interrupted_ = true;
+    }
     bool any = false;
     for (std::size_t i = running_.size(); i-- > 0;) {
       if (fds[i + 1].revents == 0 || !read_result(running_[i])) continue;

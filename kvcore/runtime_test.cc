@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <filesystem>
 #include <future>
 #include <stdexcept>
@@ -322,8 +323,9 @@ TEST_F(RuntimeTest, SeveralShutdownsAtOnceAreAllTrue) {
 
 TEST_F(RuntimeTest, FromAHandlerItIsNotDrainedAtOnceAndNothingHasChanged) {
   ASSERT_TRUE(runtime_->start_listener(1, 0).ok());
-  bool ran = false;
-  runtime_->set_engine_shutdown([&] { ran = true; });
+  // Shared: the fixture's own shutdown runs it after this test's variables are gone.
+  const auto ran = std::make_shared<std::atomic<bool>>(false);
+  runtime_->set_engine_shutdown([ran] { *ran = true; });
   // The model calls back in the middle of a driver call, on the listener's thread.
   model_->fault = [this](const std::string& call, int) {
     if (call == "create") {
@@ -335,7 +337,7 @@ TEST_F(RuntimeTest, FromAHandlerItIsNotDrainedAtOnceAndNothingHasChanged) {
   client.send(map_request());
   EXPECT_EQ(text_of(client.reply(), "status"), "success");
   model_->fault = nullptr;
-  EXPECT_FALSE(ran);
+  EXPECT_FALSE(*ran);
   EXPECT_EQ(moments_.count("listener.cut"), 0u);
   EXPECT_GT(moments_.count("listener.stop.return"), 0u);
 }
