@@ -71,6 +71,11 @@ std::string follow(const Event& event, const std::string& process, Stop* stop) {
     }
   } else if (event.name == "listener.handler.end") {
     if (stop->running > 0) --stop->running;
+  } else if (event.name == "listener.stop.return" && event.value == 0 && !stop->cut) {
+    stop->cut = true;  // from here on a dispatch breaks the promise, cut or not
+    stop->cut_at = event.sequence;
+    return fmt::format("{}: a stop of listener {} said done (event {}) and there was no cut before",
+                       process, event.key, event.sequence);
   } else if (event.name == "listener.stop.return" && event.value == 0 && stop->running > 0) {
     return fmt::format("{}: a stop of listener {} said done (event {}) while {} running, '{}' last",
                        process, event.key, event.sequence,
@@ -121,6 +126,7 @@ std::string card_left(const Record& record, const Record::Ended& ended) {
     add_count(&parts, held.mappings, "mapping");
     add_count(&parts, held.reservations, "reservation");
     add_count(&parts, held.allocations, "allocation");
+    add_count(&parts, held.contexts, "context");
     if (parts.empty()) continue;
     return fmt::format("{} ended holding {} of the card", naming(record, ended),
                        fmt::join(parts, ", "));

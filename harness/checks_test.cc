@@ -114,6 +114,14 @@ TEST(NoDispatchAfterStopTest, DoneWhileAHandlerRunsFails) {
                                 HasSubstr("'unmap'")));
 }
 
+TEST(NoDispatchAfterStopTest, DoneWithoutACutFails) {
+  RecordOf run;
+  run.note("listener.stop.return", 1, 0);
+  const auto result = run.check("no_dispatch_after_stop");
+  EXPECT_EQ(result.verdict, Verdict::kFail);
+  EXPECT_THAT(result.why, HasSubstr("no cut before"));
+}
+
 TEST(NoDispatchAfterStopTest, NotDrainedWhileAHandlerRunsPasses) {
   RecordOf run;
   run.note("listener.dispatch", 1).note("listener.cut", 1).note("listener.stop.return", 1, 1);
@@ -140,8 +148,9 @@ TEST(NothingLeftTest, WhatAGentlyEndedProcessHoldsOfTheCardFails) {
 }
 
 TEST(NothingLeftTest, EachKindOfHoldingAloneFails) {
-  for (std::uint64_t Holding::*kind : {&Holding::bytes, &Holding::handles, &Holding::mappings,
-                                       &Holding::reservations, &Holding::allocations}) {
+  for (std::uint64_t Holding::*kind :
+       {&Holding::bytes, &Holding::handles, &Holding::mappings, &Holding::reservations,
+        &Holding::allocations, &Holding::contexts}) {
     RecordOf run;
     run.ended(kExit0);
     Holding held{100, "worker", 0, 0, 0, 0, 0, 0};

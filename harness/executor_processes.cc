@@ -142,11 +142,11 @@ void Executor::look_at_what_it_kept(Instance& instance) {
   std::vector<std::string> kept;
   int threads = 0;
   const auto look_again = [&] {
-    const auto open = open_descriptors(pid);
+    kept = open_descriptors(pid);
     const auto& before = *instance.descriptors_at_ready;
-    kept.clear();
-    std::set_difference(open.begin(), open.end(), before.begin(), before.end(),
-                        std::back_inserter(kept));
+    std::erase_if(kept, [&before](const std::string& line) {
+      return std::find(before.begin(), before.end(), line) != before.end();
+    });
     threads = std::max(0, thread_count(pid) - instance.threads_at_ready);
     return (kept.empty() && threads == 0) || !instance.lives();
   };

@@ -206,8 +206,10 @@ void broken(DrillResult* result, const Drill& drill, std::string name, std::stri
   result->checks.push_back({std::move(name), Verdict::kError, std::move(why), drill.position});
 }
 
-// A passing run is, and so is one of a proof in which just the named checks fail.
-bool as_expected(const DrillResult& result, const RunOptions& options) {
+// A passing run is, and so is one of a proof in which just the named checks fail, and a failing one
+// of a drill that is expected to fail.
+bool as_expected(const DrillResult& result, const Drill& drill, const RunOptions& options) {
+  if (!drill.expect_fail.empty()) return result.verdict == Verdict::kFail;
   std::set<std::string> failed;
   for (const CheckResult& check : result.checks) {
     if (check.verdict == Verdict::kFail) failed.insert(check.name);
@@ -223,7 +225,7 @@ void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& optio
   try {
     auto run = std::make_unique<Run>(drill, options, folder, lifeline, signals);
     if (run->go(result)) {
-      keep = options.keep || !as_expected(*result, options);
+      keep = options.keep || !as_expected(*result, drill, options);
       result->ns = now_ns() - start_ns;
       if (keep) run->write_trace(start_ns, *result);
     } else {

@@ -184,8 +184,9 @@ bool read_switches(const std::string& folder, ThreadState* thread) {
   return true;
 }
 
+// A thread in state X is about to be gone, and who waits for its process has not been told yet.
 bool is_dead(const ThreadState& thread) {
-  return thread.state == 'Z' || thread.state == 'X';
+  return thread.state == 'Z';
 }
 bool is_stopped(const ThreadState& thread) {
   return thread.state == 'T' || thread.state == 't';

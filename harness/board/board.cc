@@ -66,6 +66,18 @@ int make_file(std::uint64_t bytes) {
   return fd;
 }
 
+// The letter of proc(5) for the process ('Z': dead, not reaped); '?' when it cannot be read.
+char state_of(pid_t pid) {
+  char text[512];
+  const int fd = ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return '?';
+  const ssize_t got = ::read(fd, text, sizeof text);
+  ::close(fd);
+  const std::string_view stat(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  const std::size_t end = stat.rfind(')');  // the name before it may hold any byte
+  return end == std::string_view::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
+}
+
 }  // namespace
 
 void Board::Impl::make(const Options& options) {
@@ -117,12 +129,13 @@ bool Board::Impl::is_torn(std::uint64_t sequence) const {
   return view.events[sequence].stamp.load(std::memory_order_acquire) == 0;
 }
 
-// Also a process that others reap, a grandchild, is gone at last.
+// Also a process that others reap, a grandchild, is gone at last; and one that nobody reaps writes
+// no more.
 bool Board::Impl::is_gone(std::uint32_t process) const {
   if (process >= kMaxProcesses) return true;
   const ProcessSlot& slot = view.head->processes[process];
   if (slot.ended.load(std::memory_order_relaxed) != 0) return true;
-  return ::kill(slot.pid, 0) != 0 && errno == ESRCH;
+  return state_of(slot.pid) == 'Z' || (::kill(slot.pid, 0) != 0 && errno == ESRCH);
 }
 
 std::uint64_t Board::Impl::claimed() const {
