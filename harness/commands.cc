@@ -129,7 +129,8 @@ class RunCommand {
   }
 
   void header(std::size_t drills) const {
-    fmt::print("kvdrill: {} drills of {} files on {}, {}\n", drills, suite_.scenarios.size(),
+    fmt::print("kvdrill: {} drill{} of {} file{} on {}, {}\n", drills, drills == 1 ? "" : "s",
+               suite_.scenarios.size(), suite_.scenarios.size() == 1 ? "" : "s",
                suite_.engine.path.substr(suite_.engine.path.rfind('/') + 1),
                suite_.fake_card ? std::string("the fake card") : suite_.driver);
     std::fflush(stdout);

@@ -88,7 +88,7 @@ TEST(RunJson, HasTheAgreedShape) {
 TEST(RunJson, BytesThatAreNotUtf8AreShownNotThrownOn) {
   DrillResult result = failed_run();
   result.checks[1].why = "peer said \xff\xfe";
-  EXPECT_NO_THROW(nlohmann::json::parse(run_json({result}, Totals())));
+  EXPECT_TRUE(nlohmann::json::accept(run_json({result}, Totals())));
 }
 
 TEST(ProveJson, HasTheAgreedShape) {
