@@ -204,7 +204,7 @@ TEST(Json, RefusesWhatAValueCannotHold) {
   EXPECT_EQ(why(R"({"a": 1, "a": 2})"), "the key 'a' is doubled");
   EXPECT_EQ(why(std::string(65, '[') + std::string(65, ']')), "nested deeper than 64 levels");
   EXPECT_THAT(why("{\"a\": }"), StartsWith("byte 7: "));
-  EXPECT_THAT(why(""), HasSubstr("unexpected end of input"));
+  EXPECT_THAT(why(""), StartsWith("byte 1: "));
   EXPECT_THAT(why("1 2"), HasSubstr("expected end of input"));
 }
 
