@@ -98,6 +98,10 @@ class RunCommand {
 
   int go() {
     const std::vector<const Drill*> drills = choose(suite_, line_);
+    if (drills.empty() && line_.shard_count > 1) {
+      fmt::print("kvdrill: shard {}/{} holds no drill\n", line_.shard_index, line_.shard_count);
+      return 0;
+    }
     if (drills.empty()) {
       fmt::print(stderr, "kvdrill: no drill matches --filter '{}'; 'kvdrill list' names them all\n",
                  line_.filter);

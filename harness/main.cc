@@ -1,6 +1,8 @@
 // kvdrill: reads the command line, opens the suite, carries out the command.
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "harness/cli.h"
@@ -35,7 +37,14 @@ int carry_out(const kv::drill::CommandLine& line) {
 int main(int argc, char** argv) {
   try {
     const kv::drill::Parsed parsed = kv::drill::parse_command_line(argc, argv);
-    return parsed.line ? carry_out(*parsed.line) : parsed.exit_code;
+    const int code = parsed.line ? carry_out(*parsed.line) : parsed.exit_code;
+    // A verdict that nobody could read is none.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      std::fprintf(stderr, "kvdrill: standard output could not be written: %s\n",
+                   std::strerror(errno));  // NOLINT(concurrency-mt-unsafe): one thread
+      return 4;
+    }
+    return code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kvdrill: %s\n", error.what());
     return 4;

@@ -224,20 +224,24 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
 }
 
 bool write_file(const std::string& path, std::string_view text, std::string* why) {
-  const std::filesystem::path target(path);
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
+  // A link is followed, and what is no regular file (a device, a pipe) is written to as it is.
+  const fs::path resolved = fs::weakly_canonical(path, error);
+  const fs::path target = error ? fs::path(path) : resolved;
+  error.clear();
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  const bool whole = !fs::exists(target) || fs::is_regular_file(target);
+  const fs::path part = whole ? fs::path(target.string() + ".part") : target;
   if (!error) {
-    const std::string part = path + ".part";
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    std::ofstream file(part, whole ? std::ios::binary | std::ios::trunc : std::ios::binary);
     file << text;
     file.close();
-    if (!file.fail()) {
-      std::filesystem::rename(part, target, error);
-      if (!error) return true;
-    } else {
-      error = std::error_code(errno, std::generic_category());
-    }
+    if (file.fail()) error = std::error_code(errno, std::generic_category());
+    if (!error && whole) fs::rename(part, target, error);
+    if (!error) return true;
+    std::error_code ignored;
+    if (whole) fs::remove(part, ignored);
   }
   *why = fmt::format("cannot write {}: {}", path, error.message());
   return false;

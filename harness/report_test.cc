@@ -146,6 +146,22 @@ TEST_F(WriteFile, MakesFoldersAndReplacesWhole) {
   EXPECT_FALSE(std::filesystem::exists(root_ + "/a/b/c.txt.part"));
 }
 
+TEST_F(WriteFile, FollowsALinkAndLeavesItOne) {
+  std::string why;
+  ASSERT_TRUE(write_file(root_ + "/real", "before", &why)) << why;
+  std::filesystem::create_symlink(root_ + "/real", root_ + "/link");
+  ASSERT_TRUE(write_file(root_ + "/link", "through", &why)) << why;
+  EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/link"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(root_ + "/real"));
+}
+
+TEST_F(WriteFile, WhatIsNoRegularFileStaysWhatItIs) {
+  std::string why;
+  EXPECT_FALSE(write_file("/dev/full", "x", &why));
+  EXPECT_THAT(why, HasSubstr("No space left"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
 TEST_F(WriteFile, SaysWhyItCannot) {
   std::string why;
   ASSERT_TRUE(write_file(root_ + "/file", "x", &why));

@@ -29,6 +29,10 @@ fs::path own_folder() {
 }
 
 tl::expected<std::string, std::string> read_file(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    return tl::unexpected(fmt::format("{}: expected a regular file", path));
+  }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();

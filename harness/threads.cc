@@ -250,9 +250,13 @@ std::vector<ThreadState> look(const std::vector<Watched>& processes) {
   std::vector<ThreadState> threads;
   for (const auto& process : processes) {
     const std::string tasks = "/proc/" + std::to_string(process.pid) + "/task/";
+    bool any_ignored = false;
     for (const pid_t tid : numbers_in(tasks)) {
       const auto& ignored = process.ignore;
-      if (std::find(ignored.begin(), ignored.end(), tid) != ignored.end()) continue;
+      if (std::find(ignored.begin(), ignored.end(), tid) != ignored.end()) {
+        any_ignored = true;
+        continue;
+      }
       const std::string folder = tasks + std::to_string(tid) + "/";
       ThreadState thread;
       thread.pid = process.pid;
@@ -262,6 +266,11 @@ std::vector<ThreadState> look(const std::vector<Watched>& processes) {
       if (read_stat(folder, &thread) && read_switches(folder, &thread)) {
         threads.push_back(std::move(thread));
       }
+    }
+    // A dead leader beside threads that do not count: the process is on its way out.
+    if (any_ignored && !threads.empty() && threads.back().tid == process.pid &&
+        is_dead(threads.back())) {
+      threads.back().state = 'X';
     }
   }
   return threads;
