@@ -202,6 +202,8 @@ TEST_F(OrdersTest, WhateverActsErrnoIsLeftAlone) {
 
 TEST_F(OrdersTest, WithdrawnItActsNoMoreButHoldsWhomItHolds) {
   const auto hold = drill_.board.give({.action = Action::kHold, .site = "test.point", .times = 0});
+  // The second thread goes on only when the first is held and the order withdrawn.
+  const auto gate = drill_.board.give({.action = Action::kHold, .site = "test.fault"});
   const pid_t pid = run([] {
     std::thread held([] { kvdrill_point(&point, 1); });
     kvdrill_fault(&fault, 0);
@@ -210,8 +212,6 @@ TEST_F(OrdersTest, WithdrawnItActsNoMoreButHoldsWhomItHolds) {
     held.join();
     note_answer(0, 2);
   });
-  // The second thread goes on only when the first is held and the order withdrawn.
-  const auto gate = drill_.board.give({.action = Action::kHold, .site = "test.fault"});
   drill_.wait_for(EventKind::kActed, "test.point");
   drill_.board.withdraw(hold);
   EXPECT_EQ(drill_.board.state(hold).acted, 1u);
