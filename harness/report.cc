@@ -60,7 +60,18 @@ Json json_of(const DrillResult& result) {
       {"folder", result.folder}};
 }
 
-std::string xml(std::string_view text) {
+std::string reasons(const DrillResult& result) {
+  std::string all;
+  for (const CheckResult& check : result.checks) {
+    if (check.verdict == Verdict::kPass) continue;
+    all += fmt::format("{}: {}\n", check.name, check.why);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -83,17 +94,6 @@ std::string xml(std::string_view text) {
   }
   return out;
 }
-
-std::string reasons(const DrillResult& result) {
-  std::string all;
-  for (const CheckResult& check : result.checks) {
-    if (check.verdict == Verdict::kPass) continue;
-    all += fmt::format("{}: {}\n", check.name, check.why);
-  }
-  return all;
-}
-
-}  // namespace
 
 void Totals::add(Verdict verdict) {
   switch (verdict) {
@@ -198,10 +198,10 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
       static_cast<double>(ns) / 1e9);
   for (const DrillResult& result : results) {
     out += fmt::format("<testcase classname=\"{}\" name=\"{}\" file=\"{}\" time=\"{:.3f}\">",
-                       xml(result.file), xml(result.name), xml(result.file),
+                       escaped(result.file), escaped(result.name), escaped(result.file),
                        static_cast<double>(result.ns) / 1e9);
-    const std::string why = xml(reasons(result));
-    const std::string detail = xml(result.repeat.empty() ? "" : "repeat: " + result.repeat);
+    const std::string why = escaped(reasons(result));
+    const std::string detail = escaped(result.repeat.empty() ? "" : "repeat: " + result.repeat);
     switch (result.verdict) {
       case Verdict::kPass:
         break;

@@ -48,6 +48,10 @@ struct PageInput {
 // One self-contained page: drills, arms, proofs, times, and the way to each kept run.
 std::string index_html(const PageInput& input);
 
+// `text` for XML and HTML, in elements and in quoted attributes; control characters that neither
+// has a place for become '?'.
+std::string escaped(std::string_view text);
+
 // Creates missing folders; false with `why` when it cannot be written.
 bool write_file(const std::string& path, std::string_view text, std::string* why);
 

@@ -28,29 +28,6 @@ td.v { width: 4rem; font-weight: 600; } .pass { color: var(--pass); } .fail, .er
 .why { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; } summary { cursor: pointer; }
 )css";
 
-std::string html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string verdict_cell(Verdict verdict) {
   return fmt::format("<td class=\"v {0}\">{0}</td>", verdict_name(verdict));
 }
@@ -67,17 +44,17 @@ std::string checks_of(const DrillResult& result) {
   std::string out;
   for (const CheckResult& check : result.checks) {
     out += fmt::format("<div class=\"why\"><b class=\"{0}\">{0}</b> {1}{2}{3}</div>",
-                       verdict_name(check.verdict), html(check.name), check.why.empty() ? "" : ": ",
-                       html(check.why));
+                       verdict_name(check.verdict), escaped(check.name),
+                       check.why.empty() ? "" : ": ", escaped(check.why));
   }
   if (!result.repeat.empty()) {
-    out += fmt::format("<div class=\"why\">repeat: {}</div>", html(result.repeat));
+    out += fmt::format("<div class=\"why\">repeat: {}</div>", escaped(result.repeat));
   }
   if (!result.folder.empty()) {
     out += fmt::format(
         "<div class=\"why\">folder: <a href=\"file://{0}\">{0}</a>, "
         "<a href=\"file://{0}/timeline.html\">timeline</a></div>",
-        html(result.folder));
+        escaped(result.folder));
   }
   return out;
 }
@@ -90,12 +67,12 @@ std::string drills_table(const PageInput& input) {
   for (const DrillResult& result : input.results) {
     if (result.file != file) {
       file = result.file;
-      out += fmt::format("<tr><td colspan=\"3\"><code>{}</code></td></tr>\n", html(file));
+      out += fmt::format("<tr><td colspan=\"3\"><code>{}</code></td></tr>\n", escaped(file));
     }
     const bool open = result.verdict > Verdict::kSkip;
     out += fmt::format("<tr>{}<td{}><details{}><summary>{}</summary>{}</details></td>{}</tr>\n",
                        verdict_cell(result.verdict), result.arm.empty() ? "" : " class=\"arm\"",
-                       open ? " open" : "", html(result.arm.empty() ? result.name : result.arm),
+                       open ? " open" : "", escaped(result.arm.empty() ? result.name : result.arm),
                        checks_of(result), time_cell(result.ms, slowest));
   }
   return out + "</table>\n";
@@ -107,12 +84,12 @@ std::string proofs_table(const PageInput& input) {
   std::string out =
       "<table><tr><th>verdict</th><th>drill, without</th><th>fails exactly</th><th></th></tr>\n";
   for (const ProofResult& proof : input.proofs) {
-    out += fmt::format("<tr>{}<td>{}<br><code>{}</code></td><td>{}{}</td>{}</tr>\n",
-                       verdict_cell(proof.verdict), html(proof.scenario),
-                       html(fmt::format("{}", fmt::join(proof.skip, ", "))),
-                       html(fmt::format("{}", fmt::join(proof.fails, ", "))),
-                       proof.why.empty() ? "" : "<div class=\"why\">" + html(proof.why) + "</div>",
-                       time_cell(proof.ms, slowest));
+    out += fmt::format(
+        "<tr>{}<td>{}<br><code>{}</code></td><td>{}{}</td>{}</tr>\n", verdict_cell(proof.verdict),
+        escaped(proof.scenario), escaped(fmt::format("{}", fmt::join(proof.skip, ", "))),
+        escaped(fmt::format("{}", fmt::join(proof.fails, ", "))),
+        proof.why.empty() ? "" : "<div class=\"why\">" + escaped(proof.why) + "</div>",
+        time_cell(proof.ms, slowest));
   }
   return out + "</table>\n";
 }
@@ -129,7 +106,7 @@ std::string index_html(const PageInput& input) {
   out += "</style></head><body>\n";
   out += fmt::format("<h1>kvdrill: {}</h1>\n<p class=\"sum\">{}<br><code>{}</code></p>\n",
                      totals.exit_code() == 0 ? "all passed" : "not all passed",
-                     html(last_line(totals, input.ns)), html(input.command));
+                     escaped(last_line(totals, input.ns)), escaped(input.command));
   if (!input.results.empty()) out += "<h2>Drills</h2>\n" + drills_table(input);
   if (!input.proofs.empty()) out += "<h2>Proofs</h2>\n" + proofs_table(input);
   return out + "</body></html>\n";

@@ -124,6 +124,11 @@ TEST(Page, EscapesAndNamesEveryRun) {
   EXPECT_THAT(page, HasSubstr("\"file:///tmp/kvdrill.x/timeline.html\""));
 }
 
+TEST(Escaped, MarkupAndControlCharactersCannotGetThrough) {
+  EXPECT_EQ(escaped(std::string_view("<a b=\"c\">&\x1b\0\n", 13)),
+            "&lt;a b=&quot;c&quot;&gt;&amp;??\n");
+}
+
 class WriteFile : public ::testing::Test {
  protected:
   void SetUp() override {
