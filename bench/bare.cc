@@ -1,5 +1,6 @@
 #include "bench/bare.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -48,7 +49,37 @@ int ask(const std::string& path, std::string_view request) {
   return -1;
 }
 
+// The cores that the program was given; asked once, before any thread is moved.
+const std::vector<int>& cores() {
+  static const std::vector<int> all = [] {
+    std::vector<int> found;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ::sched_getaffinity(0, sizeof set, &set);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) found.push_back(core);
+    }
+    return found;
+  }();
+  return all;
+}
+
+bool run_at(std::size_t index) {
+  if (index >= cores().size()) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cores()[index], &set);
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
 }  // namespace
+
+bool run_servers_at(Place place) {
+  return run_at(place == Place::kTogether ? 0 : 1);
+}
+bool run_client_at(Place) {
+  return run_at(0);
+}
 
 Folder::Folder() {
   char name[] = "/tmp/kvbenchXXXXXX";

@@ -45,6 +45,17 @@ class BareServer {
   std::thread thread_;
 };
 
+// Where client and servers run. Left to the scheduler, the same program lands on one core in one
+// window and on two in the next, and an exchange costs four times as much there: what is compared
+// must run in the same place.
+enum class Place {
+  kTogether,  // all on one core: what the processor has to do
+  kApart,     // the client on one core, the servers on another: what the client waits for
+};
+// The calling thread, and those that it starts from now on. False: there is no second core.
+bool run_servers_at(Place place);
+bool run_client_at(Place place);
+
 // socket, connect, write, read as many bytes as the reply has, close. False: any of them failed.
 bool bare_exchange(const std::string& path, std::string_view request, std::size_t reply_size);
 // The same to several at once: all are asked before the first reply is read.

@@ -1,5 +1,6 @@
 // One request on a fresh connection: the Listener against a bare accept-and-answer loop of the same
-// bytes, asked by the same raw client. Flags: --windows=600 --window_ms=10, and Google Benchmark's.
+// bytes, asked by the same raw client; on one core and on two. Flags: --windows=600 --window_ms=10,
+// and Google Benchmark's.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -39,8 +40,12 @@ std::string framed(const Message& message) {
   return kv::encode_frame(kv::encode_pickle(message).value()).value();
 }
 
-void request(benchmark::State& state, const Case& one, const kv::bench::Windows& windows,
-             std::string* line) {
+void request(benchmark::State& state, const Case& one, kv::bench::Place place,
+             const kv::bench::Windows& windows, const std::string& name, std::string* line) {
+  if (!kv::bench::run_servers_at(place)) {
+    state.SkipWithError("needs a second core");
+    return;
+  }
   const kv::bench::Folder folder;
   const std::string ask = framed(one.request), answer = framed(one.reply);
   const std::string bare_path = folder.file("bare.sock"), kv_path = folder.file("d/w0.sock");
@@ -53,6 +58,7 @@ void request(benchmark::State& state, const Case& one, const kv::bench::Windows&
     state.SkipWithError(listener.ok() ? "no bare server" : listener.error().to_string().c_str());
     return;
   }
+  kv::bench::run_client_at(place);
   kv::bench::Comparison result;
   for (auto _ : state) {
     result = kv::bench::compare(
@@ -65,7 +71,7 @@ void request(benchmark::State& state, const Case& one, const kv::bench::Windows&
   state.counters["high"] = result.high;
   state.counters["floor_us"] = result.floor_ns / 1e3;
   state.counters["kv_us"] = result.candidate_ns / 1e3;
-  *line = kv::bench::sentence(one.name, "the bare loop", result);
+  *line = kv::bench::sentence(name, "the bare loop", result);
 }
 
 }  // namespace
@@ -74,13 +80,18 @@ int main(int argc, char** argv) {
   const kv::bench::Windows windows = kv::bench::parse_windows(&argc, argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  const std::vector<Case> all = cases();
-  std::vector<std::string> lines(all.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto run = [&, i](benchmark::State& state) {
-      request(state, all[i], windows, &lines[i]);
-    };
-    benchmark::RegisterBenchmark(all[i].name, run)->Iterations(1)->Unit(benchmark::kMillisecond);
+  std::vector<std::string> lines(2 * cases().size());
+  std::size_t next = 0;
+  for (const auto place : {kv::bench::Place::kApart, kv::bench::Place::kTogether}) {
+    for (const Case& one : cases()) {
+      const bool apart = place == kv::bench::Place::kApart;
+      const std::string name = std::string(one.name) + (apart ? ", two cores" : ", one core");
+      std::string* line = &lines[next++];
+      const auto run = [=](benchmark::State& state) {
+        request(state, one, place, windows, name, line);
+      };
+      benchmark::RegisterBenchmark(name.c_str(), run)->Iterations(1)->Unit(benchmark::kMillisecond);
+    }
   }
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

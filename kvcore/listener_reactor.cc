@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -32,7 +33,7 @@ bool out_of_descriptors(int error) {
 
 }  // namespace
 
-Reactor::Reactor(Setup setup) : setup_(std::move(setup)) {}
+Reactor::Reactor(Setup setup) : setup_(std::move(setup)), user_(::geteuid()) {}
 
 Status Reactor::prepare(UniqueFd listening) {
   listening_ = std::move(listening);
@@ -250,7 +251,7 @@ void Reactor::watch_listening(std::uint32_t events) {
 bool Reactor::same_user(int fd) const {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == user_;
 }
 
 Connection* Reactor::adopt(UniqueFd fd) {

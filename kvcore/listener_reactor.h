@@ -10,6 +10,7 @@
 #define KVCORE_LISTENER_REACTOR_H_
 
 #include <sys/epoll.h>
+#include <sys/types.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -90,6 +91,7 @@ class Reactor {
   void say(Severity severity, const std::string& line) const;
 
   const Setup setup_;
+  const uid_t user_;  // who may connect: who the process was when the listener was made
   UniqueFd listening_, poll_;
   bool accept_paused_ = false;  // the thread's own
   bool starving_ = false;       // the thread's own: the lack of descriptors has been logged

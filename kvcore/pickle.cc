@@ -232,6 +232,19 @@ Status append_pickle(const Message& message, std::string& out) {
   return status;
 }
 
+std::string encodable(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out;
+  for (;;) {
+    const auto bad = pickle::first_bad_utf8(text);
+    out += text.substr(0, bad.value_or(text.size()));
+    if (!bad) return out;
+    const auto byte = static_cast<unsigned char>(text[*bad]);
+    out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    text.remove_prefix(*bad + 1);
+  }
+}
+
 Result<std::string> encode_pickle(const Message& message) {
   std::string out;
   KV_RETURN_IF_ERROR(append_pickle(message, out));

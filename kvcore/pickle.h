@@ -33,6 +33,10 @@ Result<std::string> encode_pickle(const Message& message);
 // The same, appended to `out`; on failure `out` is as it was.
 Status append_pickle(const Message& message, std::string& out);
 
+// The text with every byte that is not UTF-8 written as \xNN: for words of unknown origin (a
+// caught exception's, a file name) on their way into a message.
+std::string encodable(std::string_view text);
+
 // kProtocol, "pickle.decode", "byte N", and what is wrong there: everything that is not one whole
 // dictionary with text keys made of none, truth values, 64-bit integers, texts, lists, tuples
 // (read as lists) and dictionaries, within the limits above. Nothing may follow it.

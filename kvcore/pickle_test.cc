@@ -379,5 +379,14 @@ TEST(PickleEncode, SurvivesItsOwnReading) {
   EXPECT_EQ(*again, message);
 }
 
+TEST(Encodable, WritesOutOnlyTheBytesThatAreNotUtf8) {
+  EXPECT_EQ(encodable(""), "");
+  EXPECT_EQ(encodable("plain \xc3\xa9"), "plain \xc3\xa9");
+  EXPECT_EQ(encodable("\xff"
+                      "a\xc3"),
+            "\\xffa\\xc3");
+  EXPECT_TRUE(encode_pickle({{"m", encodable("\xed\xa0\x80 half \xe2\x82")}}).ok());
+}
+
 }  // namespace
 }  // namespace kv

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "kvcore/pickle.h"
+
 namespace kv {
 namespace {
 
@@ -108,7 +110,7 @@ std::string_view error_type(Code code) {
 
 Message error_reply(const Status& status, std::string_view phase) {
   Message reply{{"status", "error"},
-                {"message", status.to_string()},
+                {"message", encodable(status.to_string())},
                 {"error_type", Value(error_type(status.code()))}};
   if (!phase.empty()) reply.emplace_back("phase", Value(phase));
   return reply;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "fakes/model_vmm.h"
+#include "kvcore/pickle.h"
 
 namespace kv {
 namespace {
@@ -143,6 +144,12 @@ TEST(ErrorReplyTest, TypesFollowWhatACallerCanDo) {
   EXPECT_EQ(type(Code::kNotFound), "state_consistency");
   EXPECT_EQ(type(Code::kOutOfMemory), "operation_failed");
   EXPECT_EQ(type(Code::kProtocol), "operation_failed");
+}
+
+TEST(ErrorReplyTest, WordsThatAreNotUtf8StillReachTheClient) {
+  const Message reply = error_reply(Status::error(Code::kInternal, "x", "", 0, "says \xff\xfe"));
+  EXPECT_TRUE(encode_pickle(reply).ok());
+  EXPECT_THAT(text_field(reply, "message").value_or(""), HasSubstr("says \\xff\\xfe"));
 }
 
 }  // namespace
