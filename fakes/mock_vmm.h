@@ -27,6 +27,9 @@ class MockVmm : public Vmm {
   MOCK_METHOD(Result<MemHandle>, import_handle, (int fd), (override));
   MOCK_METHOD(Result<DeviceAddress>, allocate, (std::size_t size), (override));
   MOCK_METHOD(Status, free, (DeviceAddress address), (override));
+  MOCK_METHOD(Result<ShareHandle>, share, (DeviceAddress address), (override));
+  MOCK_METHOD(Result<DeviceAddress>, open_shared, (const ShareHandle& handle), (override));
+  MOCK_METHOD(Status, close_shared, (DeviceAddress address), (override));
   MOCK_METHOD(Status, copy_to_device, (DeviceAddress to, const void* from, std::size_t size),
               (override));
   MOCK_METHOD(Status, copy_from_device, (void* to, DeviceAddress from, std::size_t size),

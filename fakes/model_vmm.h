@@ -3,7 +3,8 @@
 // never makes, also not on its error paths ("rule broken"), whether or not the driver would accept
 // it.
 //
-// A call can be told to fail by its number: it then changes nothing, like the driver's.
+// A call can be told to fail by its number: it then changes nothing, like the driver's. Each object
+// is a process of its own: plain memory that one shares can be opened by the others.
 //
 // Threads: any (one mutex). Ownership: values; the destructor checks nothing.
 #ifndef FAKES_MODEL_VMM_H_
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -71,6 +73,17 @@ class ModelVmm final : public Vmm {
     const std::lock_guard<std::mutex> lock(mutex_);
     return used_;
   }
+  // Plain allocations that were not freed, and openings that were not closed.
+  std::size_t allocations() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return plain_.size();
+  }
+  std::uint64_t openings() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::uint64_t all = 0;
+    for (const auto& [address, opened] : opened_) all += opened.count;
+    return all;
+  }
   // Rules that were broken, in order.
   std::vector<std::string> broken() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -91,8 +104,7 @@ class ModelVmm final : public Vmm {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const Status status = call("reserve"); !status.ok()) return status;
     if (size == 0 || size % kPage != 0) return refuse("reserve", 1, "a size that is no page");
-    const DeviceAddress address = next_address_;
-    next_address_ += size + 16 * kPage;
+    const DeviceAddress address = new_address(size);
     ranges_[address] = size;
     return address;
   }
@@ -175,8 +187,63 @@ class ModelVmm final : public Vmm {
 
   Result<int> export_handle(MemHandle) override { return unsupported("export"); }
   Result<MemHandle> import_handle(int) override { return unsupported("import"); }
-  Result<DeviceAddress> allocate(std::size_t) override { return unsupported("allocate"); }
-  Status free(DeviceAddress) override { return unsupported("free"); }
+
+  Result<DeviceAddress> allocate(std::size_t size) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KV_RETURN_IF_ERROR(call("allocate"));
+    if (size == 0) return refuse("allocate", 1, "no bytes");
+    if (size > total_ - used_) return Status::error(Code::kOutOfMemory, "allocate", "", 2);
+    used_ += size;
+    const DeviceAddress address = new_address(size);
+    plain_[address] = std::make_shared<Bytes>(size);
+    return address;
+  }
+  Status free(DeviceAddress address) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KV_RETURN_IF_ERROR(call("free"));
+    const auto plain = plain_.find(address);
+    if (plain == plain_.end()) return refuse("free", 1, "not allocated, or freed before");
+    used_ -= plain->second->size();
+    plain_.erase(plain);
+    return {};
+  }
+
+  Result<ShareHandle> share(DeviceAddress address) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KV_RETURN_IF_ERROR(call("share"));
+    const auto plain = plain_.find(address);
+    if (plain == plain_.end()) return refuse("share", 1, "not allocated here");
+    const std::uint64_t name = Shared::all().add({plain->second, this});
+    ShareHandle handle;
+    std::memcpy(handle.bytes.data(), &name, sizeof name);
+    return handle;
+  }
+  Result<DeviceAddress> open_shared(const ShareHandle& handle) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KV_RETURN_IF_ERROR(call("open_shared"));
+    std::uint64_t name = 0;
+    std::memcpy(&name, handle.bytes.data(), sizeof name);
+    const Shared::Entry shared = Shared::all().get(name);
+    if (shared.maker == this) return refuse("open_shared", 201, "in the process that made it");
+    const auto bytes = shared.bytes.lock();
+    if (bytes == nullptr) return Status::error(Code::kDriver, "open_shared", "", 1, "it is gone");
+    for (auto& [address, opened] : opened_) {
+      if (opened.bytes != bytes) continue;
+      ++opened.count;
+      return address;
+    }
+    const DeviceAddress address = new_address(bytes->size());
+    opened_[address] = {bytes, 1};
+    return address;
+  }
+  Status close_shared(DeviceAddress address) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KV_RETURN_IF_ERROR(call("close_shared"));
+    const auto opened = opened_.find(address);
+    if (opened == opened_.end()) return refuse("close_shared", 1, "not open");
+    if (--opened->second.count == 0) opened_.erase(opened);
+    return {};
+  }
 
   Status copy_to_device(DeviceAddress to, const void* from, std::size_t size) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -208,8 +275,38 @@ class ModelVmm final : public Vmm {
   }
 
  private:
+  using Bytes = std::vector<std::uint8_t>;
+  struct Opened {
+    std::shared_ptr<Bytes> bytes;
+    std::uint64_t count = 0;
+  };
+  // What the processes of the model know of each other: memory by its name.
+  class Shared {
+   public:
+    struct Entry {
+      std::weak_ptr<Bytes> bytes;
+      const ModelVmm* maker = nullptr;
+    };
+    static Shared& all() {
+      static Shared instance;
+      return instance;
+    }
+    std::uint64_t add(Entry entry) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      entries_.push_back(std::move(entry));
+      return entries_.size();
+    }
+    Entry get(std::uint64_t name) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      return name >= 1 && name <= entries_.size() ? entries_[name - 1] : Entry{};
+    }
+
+   private:
+    std::mutex mutex_;
+    std::vector<Entry> entries_;
+  };
   struct Memory {
-    std::vector<std::uint8_t> bytes;
+    Bytes bytes;
     bool held = false;  // by handle
     int mappings = 0;
   };
@@ -230,6 +327,11 @@ class ModelVmm final : public Vmm {
   static Status unsupported(const char* name) {
     return Status::error(Code::kDriver, name, "", 801, "not in the model");
   }
+  DeviceAddress new_address(std::size_t size) {
+    const DeviceAddress address = next_address_;
+    next_address_ += size + 16 * kPage;
+    return address;
+  }
   bool overlaps(DeviceAddress address, std::size_t size) const {
     return std::any_of(mappings_.begin(), mappings_.end(), [&](const auto& entry) {
       return entry.first < address + size && address < entry.first + entry.second.size;
@@ -240,14 +342,25 @@ class ModelVmm final : public Vmm {
       return entry.first <= address && address + size <= entry.first + entry.second;
     });
   }
-  // The bytes behind a range that lies in one accessible mapping.
+  // The bytes behind a range that lies in one accessible mapping, or in one piece of plain memory.
   std::uint8_t* reach(DeviceAddress address, std::size_t size) {
+    for (const auto& [start, bytes] : plain_) {
+      if (auto* found = within(start, *bytes, address, size)) return found;
+    }
+    for (const auto& [start, opened] : opened_) {
+      if (auto* found = within(start, *opened.bytes, address, size)) return found;
+    }
     auto mapping = mappings_.upper_bound(address);
     if (mapping == mappings_.begin()) return nullptr;
     --mapping;
     if (address + size > mapping->first + mapping->second.size) return nullptr;
     if (mapping->second.access != Access::kReadWrite) return nullptr;
     return memory_.at(mapping->second.handle).bytes.data() + (address - mapping->first);
+  }
+  static std::uint8_t* within(DeviceAddress start, Bytes& bytes, DeviceAddress address,
+                              std::size_t size) {
+    const bool inside = address >= start && address + size <= start + bytes.size();
+    return inside ? bytes.data() + (address - start) : nullptr;
   }
   void give_back(AllMemory::iterator memory) {
     if (memory->second.held || memory->second.mappings > 0) return;
@@ -263,6 +376,8 @@ class ModelVmm final : public Vmm {
   std::map<DeviceAddress, std::size_t> ranges_;
   Mappings mappings_;
   AllMemory memory_;
+  std::map<DeviceAddress, std::shared_ptr<Bytes>> plain_;
+  std::map<DeviceAddress, Opened> opened_;
   std::vector<std::string> calls_;
   std::vector<std::string> broken_;
 };

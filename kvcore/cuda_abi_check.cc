@@ -70,6 +70,7 @@ static_assert(cuda::kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 static_assert(cuda::kAccessNone == CU_MEM_ACCESS_FLAGS_PROT_NONE);
 static_assert(cuda::kAccessRead == CU_MEM_ACCESS_FLAGS_PROT_READ);
 static_assert(cuda::kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(cuda::kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
 static_assert(sizeof(cuda::Location) == sizeof(CUmemLocation));
 static_assert(offsetof(cuda::Location, type) == offsetof(CUmemLocation, type));
@@ -89,6 +90,8 @@ static_assert(offsetof(cuda::AllocationProp, flags.usage) ==
 static_assert(sizeof(cuda::AccessDesc) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(cuda::AccessDesc, location) == offsetof(CUmemAccessDesc, location));
 static_assert(offsetof(cuda::AccessDesc, flags) == offsetof(CUmemAccessDesc, flags));
+
+static_assert(sizeof(cuda::IpcMemHandle) == CU_IPC_HANDLE_SIZE);
 
 }  // namespace
 }  // namespace kv

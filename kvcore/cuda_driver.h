@@ -38,6 +38,7 @@ inline constexpr int kGranularityMinimum = 0;
 inline constexpr int kAccessNone = 0;
 inline constexpr int kAccessRead = 1;
 inline constexpr int kAccessReadWrite = 3;
+inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 
 struct Location {  // CUmemLocation
   int type;
@@ -58,6 +59,9 @@ struct AllocationProp {  // CUmemAllocationProp
 struct AccessDesc {  // CUmemAccessDesc
   Location location;
   int flags;
+};
+struct IpcMemHandle {  // CUipcMemHandle
+  char reserved[64];
 };
 
 }  // namespace cuda
@@ -107,7 +111,12 @@ struct AccessDesc {  // CUmemAccessDesc
   X(mem_export, cuMemExportToShareableHandle, "cuMemExportToShareableHandle",                     \
     (void* shareable, cuda::AllocationHandle handle, int type, unsigned long long flags))         \
   X(mem_import, cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle",                 \
-    (cuda::AllocationHandle * handle, void* shareable, int type))
+    (cuda::AllocationHandle * handle, void* shareable, int type))                                 \
+  X(ipc_get_mem_handle, cuIpcGetMemHandle, "cuIpcGetMemHandle",                                   \
+    (cuda::IpcMemHandle * handle, cuda::Pointer address))                                         \
+  X(ipc_open_mem_handle, cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2",                             \
+    (cuda::Pointer * address, cuda::IpcMemHandle handle, unsigned flags))                         \
+  X(ipc_close_mem_handle, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (cuda::Pointer address))
 // clang-format on
 
 struct CudaDriver {

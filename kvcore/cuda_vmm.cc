@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 
 #include "kvcore/hook.h"
 
@@ -221,6 +222,40 @@ Status CudaVmm::free(DeviceAddress address) {
   const auto result = faulty<"vmm.free">(
       address, [&] { return in_context([&] { return driver_.mem_free(address); }); });
   return answer("vmm.free", {"address", address}, result);
+}
+
+Result<ShareHandle> CudaVmm::share(DeviceAddress address) {
+  KV_RETURN_IF_CLOSED("vmm.share");
+  cuda::IpcMemHandle named{};
+  const auto result = faulty<"vmm.share">(address, [&] {
+    return in_context([&] { return driver_.ipc_get_mem_handle(&named, address); });
+  });
+  KV_RETURN_IF_ERROR(answer("vmm.share", {"address", address}, result));
+  ShareHandle handle;
+  static_assert(sizeof handle == sizeof named);
+  std::memcpy(handle.bytes.data(), named.reserved, handle.bytes.size());
+  return handle;
+}
+
+Result<DeviceAddress> CudaVmm::open_shared(const ShareHandle& handle) {
+  KV_RETURN_IF_CLOSED("vmm.open_shared");
+  cuda::IpcMemHandle named{};
+  std::memcpy(named.reserved, handle.bytes.data(), handle.bytes.size());
+  cuda::Pointer address = 0;
+  const auto result = faulty<"vmm.open_shared">(0, [&] {
+    return in_context([&] {
+      return driver_.ipc_open_mem_handle(&address, named, cuda::kIpcLazyEnablePeerAccess);
+    });
+  });
+  KV_RETURN_IF_ERROR(answer("vmm.open_shared", {}, result));
+  return DeviceAddress{address};
+}
+
+Status CudaVmm::close_shared(DeviceAddress address) {
+  KV_RETURN_IF_CLOSED("vmm.close_shared");
+  const auto result = faulty<"vmm.close_shared">(
+      address, [&] { return in_context([&] { return driver_.ipc_close_mem_handle(address); }); });
+  return answer("vmm.close_shared", {"address", address}, result);
 }
 
 Status CudaVmm::copy_to_device(DeviceAddress to, const void* from, std::size_t size) {

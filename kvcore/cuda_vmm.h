@@ -6,8 +6,8 @@
 // driver is not called. Keys: the address, else the handle, the descriptor or the size.
 //
 // Threads: all members may be called from any thread; close() when no other call is running.
-// Copies, fills, allocation, memory_info() and synchronize() need a context: they work on the
-// owner's device whatever the calling thread has current, and leave that as they found it. Page
+// Copies, fills, allocation, sharing, memory_info() and synchronize() need a context: they work on
+// the owner's device whatever the calling thread has current, and leave that as they found it. Page
 // calls need none.
 // Ownership: owns one reference to the device's primary context, given back by close() and only
 // there: the destructor does not touch the driver, which may be down by then.
@@ -52,6 +52,9 @@ class CudaVmm final : public Vmm {
   Result<MemHandle> import_handle(int fd) override;
   Result<DeviceAddress> allocate(std::size_t size) override;
   Status free(DeviceAddress address) override;
+  Result<ShareHandle> share(DeviceAddress address) override;
+  Result<DeviceAddress> open_shared(const ShareHandle& handle) override;
+  Status close_shared(DeviceAddress address) override;
   Status copy_to_device(DeviceAddress to, const void* from, std::size_t size) override;
   Status copy_from_device(void* to, DeviceAddress from, std::size_t size) override;
   Status fill(DeviceAddress to, std::uint8_t value, std::size_t size) override;

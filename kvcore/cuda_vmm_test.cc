@@ -53,6 +53,9 @@ const std::vector<Call>& faulty_calls() {
       {"vmm.import", [](Vmm& vmm) { return vmm.import_handle(5).status(); }},
       {"vmm.allocate", [](Vmm& vmm) { return vmm.allocate(kPage).status(); }},
       {"vmm.free", [](Vmm& vmm) { return vmm.free(kAddress); }},
+      {"vmm.share", [](Vmm& vmm) { return vmm.share(kAddress).status(); }},
+      {"vmm.open_shared", [](Vmm& vmm) { return vmm.open_shared({}).status(); }},
+      {"vmm.close_shared", [](Vmm& vmm) { return vmm.close_shared(kAddress); }},
       {"vmm.copy", [](Vmm& vmm) { return vmm.copy_to_device(kAddress, bytes, sizeof bytes); }},
       {"vmm.copy", [](Vmm& vmm) { return vmm.copy_from_device(bytes, kAddress, sizeof bytes); }},
       {"vmm.fill", [](Vmm& vmm) { return vmm.fill(kAddress, 1, kPage); }},
@@ -173,6 +176,29 @@ TEST_F(CudaVmmTest, ExportablePagesTravelAsDescriptors) {
   EXPECT_EQ(*vmm->import_handle(42), MemHandle{0x99});
 }
 
+TEST_F(CudaVmmTest, PlainMemoryTravelsByName) {
+  auto vmm = open();
+  cuda::IpcMemHandle named{};
+  for (std::size_t i = 0; i < sizeof named.reserved; ++i) {
+    named.reserved[i] = static_cast<char>(i - 32);
+  }
+  EXPECT_CALL(mock_, ipc_get_mem_handle(_, kAddress))
+      .WillOnce(DoAll(SetArgPointee<0>(named), Return(0)));
+  EXPECT_CALL(mock_, ipc_open_mem_handle(_, _, cuda::kIpcLazyEnablePeerAccess))
+      .WillOnce([&](cuda::Pointer* address, const cuda::IpcMemHandle& given, unsigned) {
+        EXPECT_EQ(std::memcmp(&given, &named, sizeof named), 0);
+        *address = kAddress + kPage;
+        return 0;
+      });
+  EXPECT_CALL(mock_, ipc_close_mem_handle(kAddress + kPage));
+  const auto handle = vmm->share(kAddress);
+  ASSERT_TRUE(handle.ok());
+  const auto opened = vmm->open_shared(*handle);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(*opened, kAddress + kPage);
+  EXPECT_TRUE(vmm->close_shared(*opened).ok());
+}
+
 TEST_F(CudaVmmTest, SizesComeFromTheDriver) {
   auto vmm = open();
   EXPECT_CALL(mock_, mem_get_allocation_granularity(_, _, cuda::kGranularityMinimum))
@@ -254,7 +280,10 @@ TEST_F(CudaVmmTest, CallsThatNeedAContextRunInTheOwnersAndLeaveTheThreadsAsItWas
   EXPECT_CALL(mock_, memcpy_from_device(_, _, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, memset_bytes(_, _, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, ctx_synchronize()).Times(3).WillRepeatedly(in_ours);
-  EXPECT_CALL(mock_, ctx_set_current(_)).Times(2 * 2 * 7);
+  EXPECT_CALL(mock_, ipc_get_mem_handle(_, _)).Times(3).WillRepeatedly(in_ours);
+  EXPECT_CALL(mock_, ipc_open_mem_handle(_, _, _)).Times(3).WillRepeatedly(in_ours);
+  EXPECT_CALL(mock_, ipc_close_mem_handle(_)).Times(3).WillRepeatedly(in_ours);
+  EXPECT_CALL(mock_, ctx_set_current(_)).Times(2 * 2 * 10);
   for (cuda::Context before :
        {cuda::Context{nullptr}, MockDriver::primary(0), MockDriver::primary(1)}) {
     std::thread([&] {

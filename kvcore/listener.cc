@@ -77,8 +77,8 @@ Result<std::unique_ptr<Listener>> Listener::start(ListenerOptions options, Handl
   KV_ASSIGN_OR_RETURN(SocketFile::Bound bound,
                       SocketFile::create(own.socket_path, own.socket_root));
   impl->file = std::move(bound.file);
-  impl->reactor = std::make_shared<Reactor>(
-      Reactor::Setup{generation, own.label, own.max_body, std::move(handler), &clock, impl->log});
+  impl->reactor = std::make_shared<Reactor>(Reactor::Setup{
+      generation, own.label, own.max_body, std::move(handler), own.ended, &clock, impl->log});
   Status status = impl->reactor->prepare(std::move(bound.listening));
   if (status.ok()) {
     try {
@@ -119,6 +119,10 @@ bool Listener::on_own_thread() const {
   if (!step<"listener.stop.own_thread">(impl_->generation)) return false;
   step_done<"listener.stop.own_thread">(impl_->generation);
   return true;
+}
+
+std::int64_t Listener::connection() {
+  return Reactor::connection();
 }
 
 std::int64_t Listener::generation() const {

@@ -45,6 +45,9 @@ struct ListenerOptions {
   std::uint32_t max_body =
       16u << 20;                   // bytes; a longer frame gets an error and ends the connection
   std::string label = "listener";  // of its thread, for people and drills
+  // Called on the listener's thread when a connection has ended, for whichever reason, the stop
+  // among them: whose it was, see connection(). Must not throw.
+  std::function<void(std::int64_t connection)> ended = nullptr;
 };
 
 class Listener {
@@ -78,6 +81,9 @@ class Listener {
   // which ends after its handler if it was cut, and its files stay.
   void abandon();
 
+  // Inside a handler: the number of the connection that its request came by. From 1, unique among
+  // those of its listener, so that what a client holds can end with its connection. 0 elsewhere.
+  static std::int64_t connection();
   // True on the listener's own thread, that is, inside one of its handlers.
   bool on_own_thread() const;
   // Unique in this process, from 1; the key of its notes.

@@ -55,6 +55,8 @@ class Connection {
 
   // Events that the listener's poll set waits for on it; 0: not in the set.
   std::uint32_t watched = 0;
+  // Unique among those of its listener.
+  std::int64_t number = 0;
   // Its place in the listener's table.
   std::size_t index = 0;
 

@@ -26,6 +26,8 @@ constexpr Nanos kAcceptRetry = std::chrono::milliseconds(100);
 
 // The reactor whose thread this is.
 thread_local const Reactor* t_reactor = nullptr;
+// The connection whose request is handled on it.
+thread_local std::int64_t t_connection = 0;
 
 bool out_of_descriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -56,6 +58,14 @@ void Reactor::say(Severity severity, const std::string& line) const {
 
 bool Reactor::on_own_thread() const {
   return t_reactor == this;
+}
+
+std::int64_t Reactor::connection() {
+  return t_connection;
+}
+
+void Reactor::tell_ended(std::int64_t connection) const {
+  if (setup_.ended) setup_.ended(connection);
 }
 
 bool Reactor::stopping() const {
@@ -164,8 +174,17 @@ int Reactor::wait(epoll_event* events, int capacity) {
 }
 
 void Reactor::leave() {
+  std::vector<std::unique_ptr<Connection>> last;
+  {
+    const MutexLock lock(mu_);
+    last.swap(open_);
+  }
+  for (auto& connection : last) {
+    const std::int64_t number = connection->number;
+    connection.reset();
+    tell_ended(number);
+  }
   const MutexLock lock(mu_);
-  open_.clear();
   note<"listener.thread.end">(setup_.generation);
   ended_ = true;
   changed_.notify_all();
@@ -256,6 +275,7 @@ bool Reactor::same_user(int fd) const {
 
 Connection* Reactor::adopt(UniqueFd fd) {
   auto connection = std::make_unique<Connection>(std::move(fd), setup_.max_body);
+  connection->number = ++connections_;
   const MutexLock lock(mu_);
   if (stopping_) {
     note<"listener.dropped">(setup_.generation);
@@ -272,11 +292,15 @@ void Reactor::close(Connection& connection) {
   if (connection.watched != 0) {
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, connection.fd(), nullptr);
   }
-  const MutexLock lock(mu_);
-  const std::size_t index = connection.index;
-  std::swap(open_[index], open_.back());
-  open_[index]->index = index;
-  open_.pop_back();
+  const std::int64_t number = connection.number;
+  {
+    const MutexLock lock(mu_);
+    const std::size_t index = connection.index;
+    std::swap(open_[index], open_.back());
+    open_[index]->index = index;
+    open_.pop_back();
+  }
+  tell_ended(number);
 }
 
 // ---- serving
@@ -365,7 +389,10 @@ bool Reactor::handle_frame(Connection& connection) {
   const Result<Message> answer = [&] {
     const Inside inside(*this, command);
     point<"listener.handler.begin">(setup_.generation);
-    return call_handler(*request, command);
+    t_connection = connection.number;
+    const Result<Message> handled = call_handler(*request, command);
+    t_connection = 0;
+    return handled;
   }();
   return reply(connection, answer.ok() ? *answer : error_reply(answer.status()));
 }

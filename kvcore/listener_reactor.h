@@ -14,6 +14,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,7 @@ class Reactor {
     std::string label;
     std::uint32_t max_body = 0;
     Listener::Handler handler;
+    std::function<void(std::int64_t connection)> ended;
     Clock* clock = nullptr;
     LogSink log;
   };
@@ -55,6 +57,8 @@ class Reactor {
   // The command whose handler is inside now; empty: none.
   std::string inside() const KV_EXCLUDES(mu_);
   bool on_own_thread() const;
+  // The connection whose request the calling thread handles; 0: none.
+  static std::int64_t connection();
   // Closes the sockets; the thread has ended.
   void close_sockets();
 
@@ -86,6 +90,7 @@ class Reactor {
   Result<Message> call_handler(const Message& request, const std::string& command);
   void close(Connection& connection) KV_EXCLUDES(mu_);
   void leave() KV_EXCLUDES(mu_);
+  void tell_ended(std::int64_t connection) const;
 
   int wait(epoll_event* events, int capacity);
   void say(Severity severity, const std::string& line) const;
@@ -93,8 +98,9 @@ class Reactor {
   const Setup setup_;
   const uid_t user_;  // who may connect: who the process was when the listener was made
   UniqueFd listening_, poll_;
-  bool accept_paused_ = false;  // the thread's own
-  bool starving_ = false;       // the thread's own: the lack of descriptors has been logged
+  std::int64_t connections_ = 0;  // the thread's own: how many there were
+  bool accept_paused_ = false;    // the thread's own
+  bool starving_ = false;         // the thread's own: the lack of descriptors has been logged
 
   mutable Mutex mu_;
   std::condition_variable changed_;

@@ -10,6 +10,7 @@
 #ifndef KVCORE_VMM_H_
 #define KVCORE_VMM_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,11 @@ namespace kv {
 using DeviceAddress = std::uint64_t;
 // Physical memory; 0 is none.
 enum class MemHandle : std::uint64_t { kNone = 0 };
+// Names plain memory for other processes of this machine; means nothing but to the driver.
+struct ShareHandle {
+  std::array<char, 64> bytes{};
+  bool operator==(const ShareHandle&) const = default;
+};
 enum class Access : std::uint8_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 
 class Vmm {
@@ -57,6 +63,15 @@ class Vmm {
   // Plain device memory, mapped and accessible at once.
   virtual Result<DeviceAddress> allocate(std::size_t size) = 0;
   virtual Status free(DeviceAddress address) = 0;
+
+  // Names a whole plain allocation for other processes. The name keeps nothing alive: once the
+  // memory is gone everywhere, opening it is refused.
+  virtual Result<ShareHandle> share(DeviceAddress address) = 0;
+  // Another process's memory, by its name; not in the process that made it (kDriver, 201). Opened
+  // again it gives the same address, and counts: each opening is closed once. While it is open the
+  // memory lives, whatever its maker does or dies of.
+  virtual Result<DeviceAddress> open_shared(const ShareHandle& handle) = 0;
+  virtual Status close_shared(DeviceAddress address) = 0;
 
   // Blocking copies and fills; they need access to the whole range.
   virtual Status copy_to_device(DeviceAddress to, const void* from, std::size_t size) = 0;

@@ -1,5 +1,6 @@
 #include "fakes/card/ledger.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -79,7 +80,21 @@ LedgerFile* open_ledger(const Store& store, const Config& config, std::string* e
              std::to_string(sizeof(LedgerFile)) + ": it is not one of this version";
     return nullptr;
   }
-  if (size == 0 && ::ftruncate(turn.get(), sizeof(LedgerFile)) != 0) return failed("extend");
+  // Not by ftruncate: on a full disk the first write to the mapping would be a SIGBUS.
+  if (size == 0) {
+    do {
+      errno = ::posix_fallocate(turn.get(), 0, sizeof(LedgerFile));
+    } while (errno == EINTR);
+    if (errno != 0) {
+      const bool full = errno == ENOSPC || errno == EDQUOT;
+      const std::string what = (full ? "no space on " : "extend in ") +
+                               (config.directory.empty() ? "memory" : config.directory);
+      failed(what.c_str());
+      // Whatever was reserved goes: a file of another size would be taken for a foreign one.
+      if (::ftruncate(turn.get(), 0) != 0) return failed("shorten");
+      return nullptr;
+    }
+  }
   void* mapping = ::mmap(nullptr, sizeof(LedgerFile), PROT_READ | PROT_WRITE, MAP_SHARED,
                          store.ledger.get(), 0);
   if (mapping == MAP_FAILED) return failed("map");

@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -190,6 +193,31 @@ TEST(Ledger, OfAnotherVersionIsRefused) {
   const CardFolder card;
   std::ofstream(card.file("ledger")) << "something else";
   EXPECT_THAT(init_says(card), HasSubstr("802: kvcard: cuInit: ledger: is 14 bytes, expected"));
+}
+
+// A file that was only made longer has no blocks yet: the first write to its mapping is a SIGBUS.
+TEST(Ledger, OnAFullDiskSaysSo) {
+  const CardFolder card;
+  Process process([&](const Driver& driver, const Partner& test) {
+    const int file = ::open(card.file("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(file, STDERR_FILENO);
+    const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("none", card.file("").c_str(), "tmpfs", 0, "size=64k") == 0;
+    test.send(mounted ? code_of(driver.cuInit(0)) : "not mounted");
+    // What is left is no ledger of another size.
+    if (mounted) test.send(std::to_string(std::filesystem::file_size(card.file("ledger"))));
+  });
+  const std::string code = process.receive();
+  if (code == "not mounted") GTEST_SKIP() << "no file system can be mounted here";
+  EXPECT_EQ(code, "802");
+  EXPECT_EQ(process.receive(), "0");
+  EXPECT_EQ(process.end(), "exit 0");
+  std::ifstream said(card.file("stderr"));
+  std::string line;
+  std::getline(said, line);
+  EXPECT_THAT(line, HasSubstr("kvcard: cuInit: ledger: no space on " +
+                              card.file("").substr(0, card.file("").size() - 1)));
 }
 
 TEST(Ledger, WhoseMakerWasKilledHalfWayIsMadeByTheNext) {

@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "fakes/worker/cache_commands.h"
+#include "fakes/worker/caches.h"
+#include "fakes/worker/call.h"
 #include "kvcore/hook.h"
 #include "kvcore/socket_place.h"
 
@@ -20,50 +22,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a command gets, and where its answer goes.
-struct Call {
-  Worker& worker;
-  Runtime& runtime;
-  const Json& arguments;
-  kvdrill_reply* reply;
-
-  std::int64_t integer(const char* key, std::int64_t fallback) const {
-    return arguments.value(key, fallback);
-  }
-  std::vector<std::int64_t> offsets() const {
-    return arguments.at("offsets").get<std::vector<std::int64_t>>();
-  }
-  void answer(const std::string& text) const { kvdrill_answer(reply, text.c_str()); }
-  void answer(const Status& status) const {
-    if (!status.ok()) kvdrill_answer_error(reply, status.to_string().c_str());
-  }
-};
-
-// Runs `body` with the arguments parsed; whatever is wrong becomes the command's error.
-template <void (*body)(const Call&)>
-void command(void* engine, const char* text, kvdrill_reply* reply) {
-  auto& worker = *static_cast<Worker*>(engine);
-  Runtime* runtime = worker.runtime.load(std::memory_order_acquire);
-  if (runtime == nullptr) {
-    kvdrill_answer_error(reply, "the worker is not up yet");
-    return;
-  }
-  try {
-    const Json arguments = Json::parse(text);
-    if (!arguments.is_object()) {
-      kvdrill_answer_error(reply, "arguments: expected a JSON object");
-      return;
-    }
-    body(Call{worker, *runtime, arguments, reply});
-  } catch (const std::exception& error) {
-    kvdrill_answer_error(reply, error.what());
-  }
-}
-
 // ---- life
 
+// The caches first: what they lie in goes down with the runtime.
 void shutdown(const Call& call) {
-  call.answer(stop_result_name(call.runtime.shutdown()));
+  StopResult result = call.worker.caches->close();
+  if (result == StopResult::kDone) result = call.runtime.shutdown();
+  call.answer(stop_result_name(result));
 }
 
 void start_listener(const Call& call) {
@@ -180,6 +145,24 @@ const kvdrill_command kCommands[] = {
      command<write_stamp>},
     {"read_stamp", "Reads 8 bytes of a page: {layer, offset, group}. Answers the number.",
      command<read_stamp>},
+    {"build_cache",
+     "Builds a cache: {bytes, shared: whether others read it}; 4 MiB of its own without them. "
+     "Answers its number.",
+     command<build_cache>},
+    {"stamp_cache", "Writes the stamps of all pages: {cache, value}.", command<stamp_cache>},
+    {"drop_cache", "Drops a cache: {cache}. Answers done, not_drained or failed.",
+     command<drop_cache>},
+    {"drop_caches", "Drops all caches, as drop_cache each.", command<drop_caches>},
+    {"cache_leases", "How many readers hold a cache: {cache}. Answers the number.",
+     command<cache_leases>},
+    {"open_cache", "Opens a producer's cache: {cache, rank: the producer's}.", command<open_cache>},
+    {"verify_cache", "Reads the stamps of all pages and compares: {cache, value, rank}.",
+     command<verify_cache>},
+    {"release_cache", "Releases what open_cache opened: {cache, rank}.", command<release_cache>},
+    {"broadcast",
+     "Sends a request to workers at once: {request, peers: [{rank, stage}]}. Answers how each "
+     "went, as [\"success\",\"deadline\"].",
+     command<broadcast>},
     {nullptr, nullptr, nullptr},
 };
 

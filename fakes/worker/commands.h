@@ -5,16 +5,25 @@
 #ifndef FAKES_WORKER_COMMANDS_H_
 #define FAKES_WORKER_COMMANDS_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 
 #include "fakes/worker/options.h"
 #include "harness/board/kvdrill.h"
+#include "kvcore/clock.h"
 #include "kvcore/runtime.h"
 
 namespace kv::worker {
 
+class Caches;
+
 struct Worker {
   Options options;
+  // These are there before the runtime is.
+  pid_t pid = 0;
+  Clock* clock = nullptr;
+  Caches* caches = nullptr;
   std::atomic<Runtime*> runtime{nullptr};  // null until it is up; the commands say so
 };
 

@@ -1,11 +1,14 @@
-// kvworker: a fake worker process, a whole engine on kvcore that obeys a drill.
+// kvworker: a fake engine process, a whole engine on kvcore that obeys a drill.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fakes/worker/caches.h"
 #include "fakes/worker/commands.h"
 #include "fakes/worker/glue.h"
 #include "fakes/worker/options.h"
@@ -42,7 +45,7 @@ void log_line(Severity severity, std::string_view line) {
   std::fprintf(stderr, "%s\n", text.c_str());
 }
 
-constexpr const char* kRoles[] = {"worker", nullptr};
+constexpr const char* kRoles[] = {"worker", "scheduler", "producer", "reader", nullptr};
 
 const kvdrill_engine& engine() {
   static const kvdrill_engine instance{KVDRILL_CONTRACT_VERSION, "kvworker", kRoles, kCommands,
@@ -65,10 +68,33 @@ bool described(int argc, char** argv, int* exit_code) {
   return kvdrill_described(argc, argv, &engine()) != 0;
 }
 
+// The engine's part of the exit: before the runtime's hook, because it is registered after it.
+void close_caches() {
+  if (::getpid() != worker().pid) return;  // a forked child's exit: the caches are its parent's
+  const StopResult result = worker().caches->close();
+  if (result == StopResult::kDone) return;
+  log_line(Severity::kWarning, std::string("caches: at exit: ") + stop_result_name(result));
+}
+
+// The framework's part: it was there before the runtime and ends after it.
+void end_framework() {
+  if (worker().caches == nullptr || ::getpid() != worker().pid) return;
+  worker().caches->framework_ends();
+}
+
 Status bring_up(Clock& clock) {
   const Options& options = worker().options;
+  std::atexit(end_framework);
   KV_ASSIGN_OR_RETURN(Runtime * runtime, Runtime::init(options.runtime, clock, &log_line));
+  worker().pid = ::getpid();
+  worker().clock = &clock;
+  worker().caches = new Caches(runtime->vmm(), clock, &log_line, options.runtime);
   worker().runtime.store(runtime, std::memory_order_release);
+  std::atexit(close_caches);
+  if (options.role == "producer") {
+    KV_RETURN_IF_ERROR(worker().caches->start_transfer(options.framework_caches));
+    kvdrill_announce("socket", worker().caches->socket().c_str());
+  }
   if (options.tensors) {
     KV_RETURN_IF_ERROR(runtime->allocator().create_tensors(0, options.shape));
   }

@@ -16,7 +16,7 @@ bool parse_options(int argc, char** argv, Options* options, int* exit_code) {
 
   app.add_option("--name", options->name, "of the process in the drill");
   app.add_option("--role", options->role, "its part in the engine")
-      ->check(CLI::IsMember({"worker"}));
+      ->check(CLI::IsMember({"worker", "scheduler", "producer", "reader"}));
   app.add_option("--rank", runtime.rank, "tensor-parallel rank");
   app.add_option("--stage", runtime.stage, "pipeline stage");
   app.add_option("--device", runtime.device, "ordinal of its device");
@@ -34,6 +34,8 @@ bool parse_options(int argc, char** argv, Options* options, int* exit_code) {
   app.add_option("--max-body", runtime.max_body, "bytes of a request");
   app.add_flag("!--no-listener", options->listener, "start without a listener");
   app.add_flag("!--no-tensors", options->tensors, "start without tensors");
+  app.add_flag("!--driver-caches", options->framework_caches,
+               "a producer's caches lie in the driver's memory, not in the framework's");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -41,6 +43,7 @@ bool parse_options(int argc, char** argv, Options* options, int* exit_code) {
     return false;
   }
   runtime.drain_limit = Nanos(drain_ns);
+  if (options->role != "worker") options->listener = options->tensors = false;
   const Status valid = runtime.validate();
   if (!valid.ok()) {
     std::fprintf(stderr, "kvworker: %s\n", valid.to_string().c_str());

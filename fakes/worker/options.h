@@ -18,8 +18,10 @@ struct Options {
   std::string segment_root = "/dev/shm";
   RuntimeConfig runtime;
   KvShape shape{.layers = 2, .buffers = 2, .tensor_bytes = 64u << 20, .page_bytes = 2u << 20};
+  // Only a worker has these two.
   bool listener = true;
   bool tensors = true;
+  bool framework_caches = true;
 };
 
 // False: the process is to end with `*exit_code` (2, or 0 for --help); what is wrong was written to

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "harness/board/testing.h"
@@ -76,9 +77,9 @@ class WorkerDrillTest : public ::testing::Test {
 
   void start(std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{
-        "--name",   "worker", "--role",        "worker",     "--rank",         "0",
-        "--stage",  "0",      "--ipc",         "wt",         "--device",       "0",
-        "--driver", kCard,    "--socket-root", root_.path(), "--segment-root", root_.path()};
+        "--name",        "worker",     "--rank",         "0",         "--stage",  "0",
+        "--ipc",         "wt",         "--device",       "0",         "--driver", kCard,
+        "--socket-root", root_.path(), "--segment-root", root_.path()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     pid_ = drill_.start(kWorker, "worker", arguments);
     drill_.wait_for(EventKind::kReady);
@@ -207,6 +208,70 @@ TEST_F(WorkerDrillTest, ItsCommandsDoWhatTheySay) {
   EXPECT_EQ(answer("engine_shutdown", R"({"throws": true})"), "ok");
   EXPECT_EQ(answer("shutdown"), "done");
   reached("engine.shutdown");
+  EXPECT_EQ(leave(), 0);
+}
+
+TEST_F(WorkerDrillTest, AProducerBuildsStampsSharesAndDropsCaches) {
+  start({"--role", "producer"});
+  EXPECT_THAT(socket_, HasSubstr("t0.sock"));
+  EXPECT_EQ(answer("build_cache"), "1");
+  EXPECT_EQ(answer("build_cache", R"({"bytes": 2097152, "shared": true})"), "2");
+  EXPECT_THAT(answer("build_cache", R"({"bytes": 5})"), HasSubstr("error: "));
+  EXPECT_EQ(answer("stamp_cache", R"({"cache": 2, "value": 5})"), "ok");
+  EXPECT_THAT(answer("stamp_cache", R"({"cache": 9, "value": 5})"), HasSubstr("cache 9"));
+  RawClient client;
+  ASSERT_EQ(client.connect(socket_), 0);
+  client.send({{"cmd", "open_cache"}, {"cache", 2}});
+  EXPECT_EQ(text_of(client.reply(), "status"), "success");
+  EXPECT_EQ(answer("cache_leases", R"({"cache": 2})"), "1");
+  client.close();
+  EXPECT_EQ(answer("drop_cache", R"({"cache": 2})"), "done");
+  EXPECT_EQ(answer("drop_caches"), "done");
+  EXPECT_EQ(answer("shutdown"), "done");
+  EXPECT_EQ(leave(), 0);
+  EXPECT_TRUE(root_.empty());
+}
+
+TEST_F(WorkerDrillTest, AReaderReadsWhatItsProducerStampedAndSaysWhichPageIsNot) {
+  const TempDir card;  // one for both
+  ::setenv("KVDRILL_CARD", card.path().c_str(), 1);
+  start({"--role", "producer"});
+  EXPECT_EQ(answer("build_cache", R"({"shared": true})"), "1");
+  EXPECT_EQ(answer("stamp_cache", R"({"cache": 1, "value": 40})"), "ok");
+  const pid_t reader = drill_.start(kWorker, "reader",
+                                    {"--name", "reader", "--role", "reader", "--rank", "1", "--ipc",
+                                     "wt", "--driver", kCard, "--socket-root", root_.path()});
+  drill_.wait_for(
+      [](const Event& event) { return event.kind == EventKind::kReady && event.process == 2; });
+  const auto ask = [this](const std::string& command, const std::string& arguments) {
+    EXPECT_TRUE(drill_.board.call("reader", command, arguments, command, ++calls_));
+    const Event event = returned(calls_);
+    return (event.key == 0 ? "" : "error: ") + std::string(event.text);
+  };
+  EXPECT_THAT(ask("verify_cache", R"({"cache": 1, "value": 40})"), HasSubstr("not open"));
+  EXPECT_EQ(ask("open_cache", R"({"cache": 1})"), "ok");
+  EXPECT_EQ(ask("verify_cache", R"({"cache": 1, "value": 40})"), "ok");
+  EXPECT_THAT(ask("verify_cache", R"({"cache": 1, "value": 41})"), HasSubstr("page 0"));
+  EXPECT_EQ(ask("release_cache", R"({"cache": 1})"), "ok");
+  EXPECT_THAT(ask("release_cache", R"({"cache": 1})"), HasSubstr("not open"));
+  EXPECT_THAT(ask("open_cache", R"({"cache": 1, "rank": 7})"), HasSubstr("t7.sock"));
+  EXPECT_THAT(ask("drop_cache", R"({"cache": 1})"), HasSubstr("no role of a producer"));
+  EXPECT_TRUE(drill_.board.tell_exit("reader", "return", 0));
+  EXPECT_EQ(drill_.exit_code(reader), 0);
+  EXPECT_EQ(leave(), 0);
+  EXPECT_TRUE(root_.empty());
+}
+
+TEST_F(WorkerDrillTest, ABroadcastSaysHowItWentForEachPeer) {
+  start();
+  EXPECT_EQ(answer("start_listener", R"({"rank": 1})"), "ok");
+  EXPECT_EQ(answer("broadcast", R"({"request": {"cmd": "kv_tensors_created"},
+                                   "peers": [{"rank": 0}, {"rank": 1}, {"rank": 2}]})"),
+            R"(["success","success","unavailable"])");
+  EXPECT_EQ(answer("broadcast", R"({"request": {"cmd": "dance"}, "peers": [{"rank": 0}]})"),
+            R"(["operation_failed"])");
+  EXPECT_THAT(answer("broadcast", R"({"request": 1, "peers": []})"), HasSubstr("request"));
+  EXPECT_THAT(answer("broadcast", R"({"request": {"x": 1.5}, "peers": []})"), HasSubstr("1.5"));
   EXPECT_EQ(leave(), 0);
 }
 

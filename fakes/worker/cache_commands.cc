@@ -1,0 +1,130 @@
+#include "fakes/worker/cache_commands.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "fakes/worker/caches.h"
+#include "kvcore/client.h"
+#include "kvcore/message.h"
+#include "kvcore/socket_place.h"
+
+namespace kv::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kCacheBytes = 4 << 20;
+
+Value value_of(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array()) {
+    Value::List list;
+    for (const Json& item : json) list.push_back(value_of(item));
+    return list;
+  }
+  if (json.is_object()) {
+    Value::Dict dict;
+    for (const auto& [key, item] : json.items()) dict.emplace_back(key, value_of(item));
+    return dict;
+  }
+  if (json.is_null()) return {};
+  throw std::runtime_error("request: " + json.dump() + " has no form on the wire");
+}
+
+// "success", or what the worker's error is about, or why there is no reply.
+std::string outcome(const Result<Message>& reply) {
+  if (!reply.ok()) return std::string(code_name(reply.error().code()));
+  const std::string status = text_field(*reply, "status").value_or("(no status)");
+  return status == "error" ? text_field(*reply, "error_type").value_or(status) : status;
+}
+
+}  // namespace
+
+// ---- producer
+
+void build_cache(const Call& call) {
+  const auto bytes = static_cast<std::size_t>(call.integer("bytes", kCacheBytes));
+  const auto readers = call.arguments.value("shared", false) ? CacheTransfer::Readers::kOthers
+                                                             : CacheTransfer::Readers::kOwnWorker;
+  const auto cache = call.worker.caches->transfer().build(bytes, readers);
+  if (!cache.ok()) return call.answer(cache.status());
+  call.answer(std::to_string(cache->id));
+}
+
+void stamp_cache(const Call& call) {
+  const auto cache = call.worker.caches->transfer().find(call.integer("cache"));
+  if (!cache.ok()) return call.answer(cache.status());
+  call.answer(
+      write_stamps(call.runtime.vmm(), cache->address, cache->bytes, call.integer("value")));
+}
+
+void drop_cache(const Call& call) {
+  call.answer(stop_result_name(call.worker.caches->transfer().drop(call.integer("cache"))));
+}
+
+// The numbers go up by one from 1.
+void drop_caches(const Call& call) {
+  CacheTransfer& transfer = call.worker.caches->transfer();
+  for (std::int64_t id = 1;; ++id) {
+    Status why;
+    const StopResult result = transfer.drop(id, &why);
+    if (why.code() == Code::kNotFound) break;
+    if (result != StopResult::kDone) return call.answer(stop_result_name(result));
+  }
+  call.answer(stop_result_name(StopResult::kDone));
+}
+
+void cache_leases(const Call& call) {
+  call.answer(std::to_string(call.worker.caches->transfer().leases(call.integer("cache"))));
+}
+
+// ---- reader
+
+void open_cache(const Call& call) {
+  call.answer(call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) {
+    return reader.open(call.integer("cache")).status();
+  }));
+}
+
+void verify_cache(const Call& call) {
+  call.answer(
+      call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) -> Status {
+        KV_ASSIGN_OR_RETURN(const CacheReader::View view, reader.view(call.integer("cache")));
+        return verify_stamps(call.runtime.vmm(), view.address, view.bytes, call.integer("value"));
+      }));
+}
+
+void release_cache(const Call& call) {
+  call.answer(call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) {
+    return reader.release(call.integer("cache"));
+  }));
+}
+
+// ---- scheduler
+
+void broadcast(const Call& call) {
+  const RuntimeConfig& config = call.worker.options.runtime;
+  std::vector<Peer> peers;
+  for (const Json& entry : call.arguments.at("peers")) {
+    Peer peer;
+    peer.rank = entry.at("rank").get<int>();
+    peer.stage = entry.value("stage", 0);
+    const auto place = socket_place(config.socket_root, config.ipc_name, peer.rank, peer.stage);
+    if (!place.ok()) return call.answer(place.status());
+    peer.socket_path = place->path;
+    peers.push_back(std::move(peer));
+  }
+  const Value request = value_of(call.arguments.at("request"));
+  if (request.as_dict() == nullptr) throw std::runtime_error("request: expected an object");
+  Client client(*call.worker.clock);
+  Json outcomes = Json::array();
+  for (const auto& reply : client.broadcast(peers, *request.as_dict())) {
+    outcomes.push_back(outcome(reply));
+  }
+  call.answer(outcomes.dump());
+}
+
+}  // namespace kv::worker
