@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
 namespace kv::drill {
@@ -102,10 +104,28 @@ Holding holding_of(const LedgerOwner& owner) {
   holding.reservations = owner.reservations;
   holding.allocations = owner.allocations;
   holding.contexts = owner.contexts;
+  holding.exports = owner.exports;
   return holding;
 }
 
 }  // namespace
+
+bool is_fake_card(const std::string& driver) {
+  constexpr std::string_view kControl("\0kvcardHoldStream\0", 18);  // in the table of names
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  std::ifstream file(driver, std::ios::binary);
+  std::string text;
+  while (file) {
+    // The end of what was read before may hold the first part of the name.
+    if (text.size() > kControl.size()) text.erase(0, text.size() - kControl.size());
+    const std::size_t before = text.size();
+    text.resize(before + kChunk);
+    file.read(text.data() + before, kChunk);
+    text.resize(before + static_cast<std::size_t>(file.gcount()));
+    if (text.find(kControl) != std::string::npos) return true;
+  }
+  return false;
+}
 
 tl::expected<CardState, std::string> read_ledger(const std::string& path) {
   File file;

@@ -54,12 +54,17 @@ struct Holding {
   std::string process;
   std::uint64_t bytes = 0, handles = 0, mappings = 0, reservations = 0, allocations = 0,
                 contexts = 0;
+  std::uint64_t exports = 0;  // made so far, not what is open
 };
 
 struct CardState {
   std::vector<LedgerDevice> devices;
   std::vector<Holding> owners;
 };
+
+// Whether this driver library is the fake card, wherever it lies: it has the card's own controls
+// among its symbols (fakes/card/kvcard.h). The library is not loaded. False also when unreadable.
+bool is_fake_card(const std::string& driver);
 
 // Absent file: a state without devices (no process touched the card). Error: not a ledger.
 tl::expected<CardState, std::string> read_ledger(const std::string& path);

@@ -143,5 +143,16 @@ TEST_F(CardLedgerTest, RefusesTablesThatDoNotLieInTheFile) {
               HasSubstr("1048576 owners at offset 88 reach beyond"));
 }
 
+TEST_F(CardLedgerTest, TheFakeCardIsKnownByItsSymbolsWhereverItLies) {
+  const std::string name("\0kvcardHoldStream\0", 18);
+  for (const std::size_t before : {std::size_t{0}, std::size_t{1000}, (std::size_t{1} << 20) - 7}) {
+    std::ofstream(path_, std::ios::binary) << std::string(before, 'x') << name << "rest";
+    EXPECT_TRUE(is_fake_card(path_)) << before;
+  }
+  std::ofstream(path_, std::ios::binary) << "kvcardHoldStream";
+  EXPECT_FALSE(is_fake_card(path_)) << "a text that speaks of it";
+  EXPECT_FALSE(is_fake_card(path_ + ".absent"));
+}
+
 }  // namespace
 }  // namespace kv::drill

@@ -45,7 +45,7 @@ class RecordOf {
     made.process = "worker";
     made.pid = 100;
     made.end = end;
-    made.gentle = gentle;
+    made.owes_everything = gentle;
     record.ended.push_back(std::move(made));
     return record.ended.back();
   }
@@ -167,6 +167,51 @@ TEST(NothingLeftTest, AKilledProcessMayHoldWhatTheDriverCleansUp) {
   EXPECT_EQ(run.check("nothing_left").verdict, Verdict::kPass);
 }
 
+Holding holding(int pid, std::uint64_t handles) {
+  Holding held;
+  held.pid = pid;
+  held.process = "worker";
+  held.handles = handles;
+  return held;
+}
+
+TEST(NothingLeftTest, WhatAChildOfTheDrillsProcessesHoldsFails) {
+  RecordOf run;
+  run.ended(kExit0);
+  run.record.processes.push_back({"worker.fork-1", 101, true, false, {}});
+  run.record.card.owners = {holding(101, 1), holding(102, 1)};
+  EXPECT_THAT(run.check("nothing_left").why,
+              AllOf(HasSubstr("worker.fork-1 (pid 101), a child of worker ended holding 1 handle"),
+                    HasSubstr("a child of worker (pid 102) ended holding 1 handle")));
+}
+
+TEST(NothingLeftTest, WhatTheCardHasInUseAndNobodyHeldFails) {
+  RecordOf run;
+  run.ended(kExit0);
+  run.record.card.devices = {{1 << 30, 0}, {1 << 30, 4096}};
+  run.record.card.owners = {holding(100, 0)};
+  EXPECT_THAT(run.check("nothing_left").why, HasSubstr("device 1 has 4096 bytes in use"));
+}
+
+TEST(NothingLeftTest, WhatTheCardHasInUseIsNotJudgedAfterAKillOrAnExport) {
+  RecordOf run;
+  run.record.card.devices = {{1 << 30, 4096}};
+  run.record.card.owners = {holding(100, 0)};
+  run.ended(End{true, SIGKILL, false, false}, false).expected.signal = SIGKILL;
+  EXPECT_EQ(run.check("nothing_left").verdict, Verdict::kPass);
+  run.record.ended[0].owes_everything = true;
+  EXPECT_EQ(run.check("nothing_left").verdict, Verdict::kFail);
+  run.record.card.owners[0].exports = 1;
+  EXPECT_EQ(run.check("nothing_left").verdict, Verdict::kPass);
+}
+
+TEST(NothingLeftTest, ADriverWithoutALedgerIsSaid) {
+  RecordOf run;
+  run.record.card_looked_at = false;
+  EXPECT_EQ(run.check("nothing_left").verdict, Verdict::kPass);
+  EXPECT_THAT(run.check("nothing_left").why, HasSubstr("card not looked at"));
+}
+
 TEST(NothingLeftTest, FilesDescriptorsThreadsAndProcessesFail) {
   const auto why = [](auto change) {
     RecordOf run;
@@ -229,6 +274,17 @@ TEST(NoCrashTest, ACrashIsReportedWithItsFrames) {
   EXPECT_EQ(result.why,
             "worker ended by SIGSEGV, expected exit code 0 at kv::boom(int) (boom.cc:3) < main < "
             "libc.so.6+0x20 < start");
+}
+
+TEST(NoCrashTest, AChildThatCrashedFailsWithItsPidAndParent) {
+  RecordOf run;
+  run.ended(kExit0);
+  run.event(EventKind::kCrash, "crash", 0, SIGSEGV, "lib.so+0x1 work");
+  run.record.processes[1].pid = 100;
+  EXPECT_EQ(run.check("no_crash").verdict, Verdict::kPass) << "its own end says what it was";
+  run.record.processes[1] = {"worker.fork-2", 101, true, false, {}};
+  EXPECT_THAT(run.check("no_crash").why,
+              HasSubstr("worker.fork-2 (pid 101), a child of worker crashed by SIGSEGV at work"));
 }
 
 TEST(NoCrashTest, AnEndThatNobodyAskedForFailsWhateverTheCode) {
@@ -308,9 +364,16 @@ TEST(CleanLogsTest, WhatTheDrillExpectsToBeLoggedPasses) {
   RecordOf run;
   run.event(EventKind::kLog, "log", 2, 0, "listener: not drained at exit");
   run.event(EventKind::kLog, "log", 1, 0, "something else");
-  run.record.log_allowed = {"not drained at exit"};
+  run.record.log_allowed = {{"worker", "not drained at exit"}};
   EXPECT_THAT(run.check("clean_logs").why,
               AllOf(HasSubstr("something else"), Not(HasSubstr("not drained"))));
+}
+
+TEST(CleanLogsTest, WhatOneProcessMayLogAnotherMayNot) {
+  RecordOf run;
+  run.event(EventKind::kLog, "log", 2, 0, "listener: not drained at exit");
+  run.record.log_allowed = {{"other", "not drained at exit"}};
+  EXPECT_EQ(run.check("clean_logs").verdict, Verdict::kFail);
 }
 
 TEST(UnexcusedTest, WhatAKilledProcessCouldNotRemoveIsExcusedWithTheWayToIt) {
@@ -326,8 +389,8 @@ TEST(UnexcusedTest, WhatAKilledProcessCouldNotRemoveIsExcusedWithTheWayToIt) {
 TEST(SignalNameTest, NamesAndNumbers) {
   EXPECT_EQ(signal_name(SIGSEGV), "SIGSEGV");
   EXPECT_EQ(signal_name(77), "signal 77");
-  EXPECT_EQ(end_text(End{false, 11, false, false}), "exit code 11");
-  EXPECT_EQ(end_text(End{true, 11, true, false}), "SIGSEGV (core)");
+  EXPECT_EQ(to_string(End{false, 11, false, false}), "exit code 11");
+  EXPECT_EQ(to_string(End{true, 11, true, false}), "SIGSEGV (core)");
 }
 
 }  // namespace

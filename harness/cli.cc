@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 
 namespace kv::drill {
 namespace {
@@ -11,7 +12,10 @@ constexpr const char* kAbout =
     "Runs scenario files on real processes and says what broke.";
 constexpr const char* kFooter =
     "Exit codes: 0 all passed, 1 failed, 2 usage or invalid scenario, 3 void, 4 harness error,\n"
-    "130 interrupted. The language of scenario files: scenarios/README.md.";
+    "130 interrupted. The language of scenario files: scenarios/README.md.\n"
+    "Environment: NO_COLOR (no colours), CI (no progress line), GITHUB_ACTIONS (annotations),\n"
+    "XDG_CACHE_HOME (default ~/.cache; kvdrill/last-failed/ below it is for --last-failed).";
+constexpr std::uint64_t kMost = 1'000'000;
 
 void add_paths(CLI::App* command, CommandLine* line) {
   command->add_option("paths", line->paths, "Scenario files, or folders of them")
@@ -43,15 +47,46 @@ void add_running(CLI::App* command, CommandLine* line) {
 
 void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
   run->add_option("--repeat", line->repeat, "Run each drill N times")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+      ->check(CLI::Range(std::uint64_t{1}, kMost))
       ->type_name("N");
   run->add_flag("--until-fail", line->until_fail, "Stop at the first run that does not pass");
   run->add_option("--max-fail", line->max_fail, "Stop after N runs that did not pass")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::uint64_t{1}, kMost))
       ->type_name("N");
+  run->add_flag("--last-failed", line->last_failed,
+                "Only drills that did not pass when they last ran, started from this folder");
   run->add_option("--shuffle", line->shuffle, "Run in an order drawn from SEED")->type_name("SEED");
   run->add_option("--shard", *shard, "Run the I-th of N parts of the suite")->type_name("I/N");
   run->add_option("--junit", line->junit_path, "Write JUnit XML")->type_name("FILE");
+}
+
+void add_small_commands(CLI::App* app, CommandLine* line) {
+  CLI::App* compare = app->add_subcommand(
+      "compare", "What got worse and what was mended between two results (--format json)");
+  compare->add_option("files", line->paths, "Before and after: what 'run' or 'prove' wrote")
+      ->required()
+      ->expected(2)
+      ->type_name("A.json B.json");
+  compare->add_option("--format", line->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("text|json");
+  CLI::App* doctor =
+      app->add_subcommand("doctor", "Say what this machine lacks and what that costs");
+  doctor->add_option("--runs", line->runs_folder, "Where run folders would be made (default: /tmp)")
+      ->type_name("DIR");
+  CLI::App* fresh = app->add_subcommand("new", "Write a commented drill that passes");
+  fresh->add_option("name", line->paths, "Of the drill (scenarios/NAME.toml), or a path (*.toml)")
+      ->required()
+      ->expected(1)
+      ->type_name("NAME");
+}
+
+Command command_of(const CLI::App& app) {
+  static const std::map<std::string, Command> kCommands = {
+      {"run", Command::kRun},   {"prove", Command::kProve},     {"list", Command::kList},
+      {"lint", Command::kLint}, {"compare", Command::kCompare}, {"doctor", Command::kDoctor},
+      {"new", Command::kNew}};
+  return kCommands.at(app.get_subcommands().at(0)->get_name());
 }
 
 bool parse_shard(const std::string& text, CommandLine* line) {
@@ -87,6 +122,7 @@ Parsed parse_command_line(int argc, char** argv) {
   for (CLI::App* command : {run, prove, list, lint}) add_paths(command, &line);
   for (CLI::App* command : {run, prove}) add_running(command, &line);
   add_choosing(run, &line, &shard);
+  add_small_commands(&app, &line);
   list->add_option("--format", line.format, "text or json")->check(CLI::IsMember({"text", "json"}));
   try {
     app.parse(argc, argv);
@@ -96,10 +132,7 @@ Parsed parse_command_line(int argc, char** argv) {
   }
   if (!parse_shard(shard, &line)) return {std::nullopt, 2};
   if (line.paths.empty()) line.paths = {"scenarios"};
-  line.command = run->parsed()     ? Command::kRun
-                 : prove->parsed() ? Command::kProve
-                 : list->parsed()  ? Command::kList
-                                   : Command::kLint;
+  line.command = command_of(app);
   return {std::move(line), 0};
 }
 

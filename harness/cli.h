@@ -12,11 +12,11 @@
 
 namespace kv::drill {
 
-enum class Command { kRun, kProve, kList, kLint };
+enum class Command { kRun, kProve, kList, kLint, kCompare, kDoctor, kNew };
 
 struct CommandLine {
   Command command = Command::kRun;
-  std::vector<std::string> paths;  // files and folders
+  std::vector<std::string> paths;  // files and folders; compare: the two; new: the name
   std::string engine;              // the engine program; default: kvworker beside kvdrill
   std::string card = "fake";       // fake or cuda
   std::string driver;              // a driver library by path, instead of card
@@ -31,6 +31,7 @@ struct CommandLine {
   std::optional<std::uint64_t> shuffle;
   std::uint64_t shard_index = 1, shard_count = 1;
   bool keep = false;
+  bool last_failed = false;
 };
 
 // The command line, or what to print and the exit code to leave with (0 after --help, 2 otherwise).

@@ -50,6 +50,13 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
       {"run", "--shard", "0/3"},
       {"run", "--shard", "1/2x"},
       {"prove", "--repeat", "2"},
+      {"prove", "--last-failed"},
+      {"run", "--max-fail", "0"},
+      {"compare", "a.json"},
+      {"compare", "a.json", "b.json", "c.json"},
+      {"new"},
+      {"new", "a", "b"},
+      {"doctor", "--repeat", "2"},
   };
   for (const auto& words : wrong) {
     testing::internal::CaptureStderr();
@@ -59,6 +66,21 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
     EXPECT_EQ(parsed.exit_code, 2) << ::testing::PrintToString(words);
     EXPECT_NE(said, "") << ::testing::PrintToString(words);
   }
+}
+
+TEST(CommandLine, ANumberOutOfRangeIsToldTheRangeInWholeNumbers) {
+  testing::internal::CaptureStderr();
+  parse({"run", "--max-fail", "0"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("not in range 1 to 1000000"));
+}
+
+TEST(CommandLine, TheSmallCommandsHaveTheirNames) {
+  const auto compare = parse({"compare", "a.json", "b.json", "--format", "json"});
+  ASSERT_TRUE(compare.line);
+  EXPECT_EQ(compare.line->command, Command::kCompare);
+  EXPECT_THAT(compare.line->paths, ElementsAre("a.json", "b.json"));
+  EXPECT_EQ(parse({"doctor"}).line->command, Command::kDoctor);
+  EXPECT_EQ(parse({"new", "x"}).line->command, Command::kNew);
 }
 
 TEST(CommandLine, HelpIsNoError) {

@@ -10,6 +10,10 @@ namespace kv::drill {
 int run_command(const Suite& suite, const CommandLine& line);
 int prove_command(const Suite& suite, const CommandLine& line);
 int list_command(const Suite& suite, const CommandLine& line);
+// These look at no scenario.
+int compare_command(const CommandLine& line);
+int doctor_command(const CommandLine& line);
+int new_command(const CommandLine& line);
 
 }  // namespace kv::drill
 

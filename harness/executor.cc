@@ -118,7 +118,8 @@ bool Executor::judge(const Step& step, Outcome outcome) {
       findings_.interrupted = true;
       return false;
     case How::kVoid:
-      result.verdict = Verdict::kVoid;
+    case How::kSkipped:
+      result.verdict = outcome.how == How::kVoid ? Verdict::kVoid : Verdict::kSkip;
       put(std::move(result));
       return true;
     case How::kBroken:
@@ -278,30 +279,10 @@ std::uint32_t Executor::give(const GiveStep& step, std::string name, const Posit
     call.delivered = true;
     order.call_id = situation_.add_call(std::move(call));
   }
-  const std::uint64_t since = board_.next_sequence();
   const std::uint32_t id = board_.give(order);
   if (name.empty()) name = fmt::format("{} {}", verb_of(step.what), to_string(step.at));
-  given_.push_back({id, since, std::move(name), position, step, of_proof});
+  given_.push_back({id, std::move(name), position, step, of_proof});
   return id;
-}
-
-// The moment is recorded just before the order acts there. A drill that saw the moment may come to
-// release the order in between, and would find that it never acted.
-void Executor::let_go(const Given& given) {
-  situation_.take_in();
-  const Event* reached = situation_.moments().first(given.step.at, given.since);
-  if (reached != nullptr && board_.state(given.id).acted == 0) {
-    const auto acted_or_gone_on = [this, &given, by = std::pair(reached->process, reached->thread),
-                                   at = reached->sequence] {
-      if (board_.state(given.id).acted > 0) return true;
-      const auto& events = situation_.moments().events();
-      return std::any_of(events.rbegin(), events.rend(), [&](const Event& event) {
-        return event.sequence > at && std::pair(event.process, event.thread) == by;
-      });
-    };
-    situation_.wait({acted_or_gone_on, nullptr, limit_ns(), 4});
-  }
-  board_.release(given.id);
 }
 
 int Executor::crash_signal(std::int64_t order) const {
@@ -319,8 +300,10 @@ void Executor::judge_orders() {
     // What the rest of a drill cut short would have reached is not known. What a proof leaves out
     // must have been reached all the same: else it proves nothing.
     if (findings_.cut_at && !given.of_proof) continue;
-    put({given.name, Verdict::kVoid,
-         fmt::format("{} never fired: no thread reached it", to_string(given.step.at)),
+    const std::string why =
+        fmt::format("{} never fired: no thread reached it", to_string(given.step.at));
+    const std::string death = first_death(given.step.at.process);
+    put({given.name, Verdict::kVoid, death.empty() ? why : death + " before: " + why,
          given.position});
   }
 }

@@ -38,6 +38,7 @@ struct Outcome {
     kHung,       // it waited for something that did not come
     kHopeless,   // a process ended, and with it the chance
     kVoid,       // nobody could tell
+    kSkipped,    // it cannot be judged with this driver
     kBroken,     // the harness could not do its part
     kNotJudged,  // an earlier failure took away what it needs
     kInterrupted,
@@ -73,14 +74,13 @@ class Executor {
   Findings& findings() { return findings_; }
   // The signal of the crash order with this id on the board; 0: it is no such order.
   int crash_signal(std::int64_t order) const;
-  // Paths that the drill itself put there: they are no leftovers.
+  // Paths that the drill itself put there, folders before what is in them: they are no leftovers.
   const std::vector<std::string>& placed() const { return placed_; }
 
  private:
   struct Given {
-    std::uint32_t id = 0;     // on the board
-    std::uint64_t since = 0;  // the sequence when it was given
-    std::string name;         // of its check
+    std::uint32_t id = 0;  // on the board
+    std::string name;      // of its check
     Position position;
     GiveStep step;
     bool of_proof = false;
@@ -134,13 +134,15 @@ class Executor {
 
   // Why a wait for something of this process (empty: of any) is in vain; empty: it is not.
   std::string nobody_left(const std::string& process);
-  // Releases an order; a thread that has reached it and is about to be held is held first.
-  void let_go(const Given& given);
+  // "worker died by SIGSEGV": the first of that name (empty: of all) that a signal ended; empty:
+  // there is none.
+  std::string first_death(const std::string& process);
   // The client, connected; null: `outcome` says why not.
   Client* connected(const std::string& name, Outcome* outcome);
   Outcome send_result(const std::string& client, int error, const std::vector<int>& allow);
-  // Tells it to end, after a look at what it kept after a shutdown that was done.
+  // Tells it to end, after a look at what it kept.
   bool tell_to_end(Instance& instance, const std::string& how, int code);
+  // After a shutdown that was done, and before the process is ended by an order or a signal.
   void look_at_what_it_kept(Instance& instance);
   tl::expected<std::string, std::string> expand(const std::string& path);
 

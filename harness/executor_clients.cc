@@ -64,7 +64,9 @@ Outcome Executor::carry_out(const ConnectStep& step) {
     return {};
   }
   unconnected_.insert(step.client);
-  return {How::kWrong, fmt::format("{}: {}", path, error_name(error))};
+  const char* const more =
+      error == EAGAIN ? ": its queue is full of connections that nobody has accepted" : "";
+  return {How::kWrong, fmt::format("{}: {}{}", path, error_name(error), more)};
 }
 
 Client* Executor::connected(const std::string& name, Outcome* outcome) {

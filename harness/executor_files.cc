@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,26 +13,17 @@
 
 #include "harness/card_ledger.h"
 #include "harness/executor.h"
+#include "harness/files.h"
 
 namespace kv::drill {
 namespace {
 
 using How = Outcome::How;
 
-// Makes the folders on the way to a file. 0 or an errno value.
-int make_way(const std::string& path) {
-  for (std::size_t end = path.find('/', 1); end != std::string::npos;
-       end = path.find('/', end + 1)) {
-    if (::mkdir(path.substr(0, end).c_str(), 0700) != 0 && errno != EEXIST) return errno;
-  }
-  return 0;
-}
-
 int make_file(const std::string& path, const std::string& contents) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return errno;
-  const ssize_t written = ::write(fd, contents.data(), contents.size());
-  const int error = written == static_cast<ssize_t>(contents.size()) ? 0 : errno;
+  const int error = write_all(fd, contents) ? 0 : errno;
   ::close(fd);
   return error;
 }
@@ -135,7 +125,7 @@ Outcome Executor::carry_out(const PlaceStep& step) {
   if (step.replace && ::remove(path->c_str()) != 0 && errno != ENOENT) {
     return {How::kWrong, fmt::format("{} cannot be replaced: {}", *path, std::strerror(errno))};
   }
-  int error = make_way(*path);
+  int error = make_folders(path->substr(0, path->rfind('/')), &placed_);
   if (error == 0) error = step.socket ? make_socket(*path) : make_file(*path, step.contents);
   if (error != 0) {
     return {How::kWrong, fmt::format("{} cannot be made: {}", *path, std::strerror(error))};
@@ -145,7 +135,9 @@ Outcome Executor::carry_out(const PlaceStep& step) {
 }
 
 Outcome Executor::carry_out(const CardStep& step) {
-  if (!options_.fake_card) return {How::kNotJudged, {}};
+  if (!options_.fake_card) {
+    return {How::kSkipped, "the driver keeps no ledger that says what a process holds"};
+  }
   const Instance* instance = situation_.find(step.process);
   if (instance == nullptr) return {How::kWrong, step.process + " was not started"};
   const auto state = read_ledger(folder_.ledger());

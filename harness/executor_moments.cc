@@ -36,12 +36,12 @@ const std::vector<Moments::Entry>* Moments::entries(const Address& address) cons
   return found == by_site_.end() ? nullptr : &found->second;
 }
 
-const Event* Moments::first(const Address& address, std::uint64_t from) const {
+const Event* Moments::first(const Address& address) const {
   const auto* all = entries(address);
   if (all == nullptr) return nullptr;
   for (const Entry& entry : *all) {
     const Event& event = events_[entry.index];
-    if (event.sequence >= from && means(address, event, entry.hit)) return &event;
+    if (means(address, event, entry.hit)) return &event;
   }
   return nullptr;
 }

@@ -27,10 +27,9 @@ class Moments {
   const std::vector<Event>& events() const { return events_; }
   const std::vector<ProcessInfo>& processes() const { return processes_; }
 
-  // The first event from a sequence on that the address means; null when there is none. Points
-  // carry the hit that the engine counted; for notes and ".done" it is counted here, per thread
-  // too.
-  const Event* first(const Address& address, std::uint64_t from = 0) const;
+  // The first event that the address means; null when there is none. Points carry the hit that the
+  // engine counted; for notes and ".done" it is counted here, per thread too.
+  const Event* first(const Address& address) const;
   std::uint64_t count(const Address& address) const;
 
  private:

@@ -17,9 +17,6 @@ namespace {
 
 using How = Outcome::How;
 
-constexpr const char* kShutdown = "shutdown";  // the command that gives everything back ...
-constexpr const char* kDone = "done";          // ... when it answers this
-
 // Whether a process that does nothing about it dies by this signal.
 bool ends_a_process(int signal) {
   constexpr std::array<int, 8> kHarmless = {SIGSTOP, SIGTSTP, SIGTTIN,  SIGTTOU,
@@ -32,9 +29,32 @@ bool calls_shutdown(const std::vector<Step>& steps, const std::string& process) 
     if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
       return calls_shutdown(repeat->steps, process);
     }
-    const auto* call = std::get_if<CallStep>(&step.deed);
-    return call != nullptr && call->process == process && call->command == kShutdown;
+    if (const auto* call = std::get_if<CallStep>(&step.deed)) {
+      return call->process == process && call->command == kShutdownCommand;
+    }
+    const auto* run = std::get_if<GiveStep>(&step.deed);
+    return run != nullptr && run->what == GiveStep::What::kRun &&
+           run->command == kShutdownCommand &&
+           (run->at.process.empty() || run->at.process == process);
   });
+}
+
+// A program that starts the engine as a child of its own cannot be watched, told to end or judged
+// in its place.
+std::string who_attached_instead(Situation& situation, const Instance& instance) {
+  const auto& started = situation.instances();
+  for (const ProcessInfo& process : situation.moments().processes()) {
+    if (process.name != instance.name()) continue;
+    const bool ours = std::any_of(started.begin(), started.end(), [&process](const Instance& one) {
+      return one.child.pid() == process.pid;
+    });
+    if (ours) continue;
+    return fmt::format(
+        "another process (pid {}) attached as {} than the one that was started (pid {}): a program "
+        "around an engine must `exec` the engine",
+        process.pid, instance.name(), instance.child.pid());
+  }
+  return {};
 }
 
 bool is_stopped(const Child& child) {
@@ -63,10 +83,11 @@ Outcome Executor::carry_out(const StartStep& step) {
   Instance& instance = situation_.add(Instance(*spec, std::move(*child), time));
   instance.stderr_path = launch.stderr_path;
   Outcome outcome = wait_for([&instance] { return instance.ready; },
-                             [&instance]() -> std::string {
-                               if (instance.lives()) return {};
+                             [this, &instance]() -> std::string {
+                               if (instance.lives())
+                                 return who_attached_instead(situation_, instance);
                                return fmt::format("{} ended by {} before it was ready",
-                                                  instance.name(), end_text(*instance.end));
+                                                  instance.name(), to_string(*instance.end));
                              });
   if (outcome.how == How::kDone && calls_shutdown(drill_.steps, step.process)) {
     instance.descriptors_at_ready = open_descriptors(instance.child.pid());
@@ -80,12 +101,25 @@ std::string Executor::nobody_left(const std::string& process) {
     for (const Instance& instance : situation_.instances()) {
       if (instance.lives()) return {};
     }
-    return "no process lives any more";
+    const std::string death = first_death(process);
+    return (death.empty() ? "" : death + ", and ") + "no process lives any more";
   }
   const Instance* instance = situation_.find(process);
   if (instance == nullptr) return process + " was not started";
   if (instance->lives()) return {};
-  return fmt::format("{} has ended by {}", process, end_text(*instance->end));
+  return fmt::format("{} {} by {} before this step was done", process,
+                     instance->end->by_signal ? "died" : "ended", to_string(*instance->end));
+}
+
+std::string Executor::first_death(const std::string& process) {
+  const Instance* first = nullptr;
+  for (const Instance& instance : situation_.instances()) {
+    if (!process.empty() && instance.name() != process) continue;
+    if (!instance.end || !instance.end->by_signal || instance.expected.any) continue;
+    if (first == nullptr || instance.ended_at < first->ended_at) first = &instance;
+  }
+  if (first == nullptr) return {};
+  return fmt::format("{} died by {}", first->name(), to_string(*first->end));
 }
 
 Outcome Executor::carry_out(const SignalStep& step) {
@@ -93,8 +127,13 @@ Outcome Executor::carry_out(const SignalStep& step) {
   if (std::string why = nobody_left(step.process); !why.empty()) return {How::kHopeless, why};
   Instance& instance = *situation_.find(step.process);
   if (ends_a_process(step.signal)) {
+    look_at_what_it_kept(instance);
     instance.asked = true;
-    if (!instance.end_said) instance.expected.signal = step.signal;
+    // A process that was told to end may say how it does, except that nothing survives SIGKILL.
+    if (!instance.end_said || step.signal == SIGKILL) {
+      instance.expected = {};
+      instance.expected.signal = step.signal;
+    }
   }
   if (!instance.child.signal(step.signal)) {
     return {How::kHopeless, fmt::format("{} is gone", step.process)};
@@ -111,6 +150,7 @@ Outcome Executor::carry_out(const ExitStep& step) {
   if (!tell_to_end(instance, step.how, step.code)) {
     return {How::kBroken, fmt::format("{} cannot be told to end", step.process)};
   }
+  if (!step.wait) return {};
   return wait_for([&instance] { return !instance.lives(); });
 }
 
@@ -132,12 +172,7 @@ bool Executor::tell_to_end(Instance& instance, const std::string& how, int code)
 // After a shutdown that was done nothing of the engine may remain that was not there when it was
 // ready. Threads take a moment to be gone; whatever is there when nobody moves any more stays.
 void Executor::look_at_what_it_kept(Instance& instance) {
-  if (!instance.descriptors_at_ready) return;
-  const ScriptedCall* call = situation_.last_call_in(instance.name(), instance.time);
-  if (call == nullptr || call->command != kShutdown || !call->returned || call->failed ||
-      call->answer != kDone) {
-    return;
-  }
+  if (!instance.descriptors_at_ready || !instance.shut_down) return;
   const pid_t pid = instance.child.pid();
   std::vector<std::string> kept;
   int threads = 0;
@@ -171,12 +206,10 @@ Outcome Executor::carry_out(const EndedStep& step) {
 }
 
 Outcome Executor::carry_out(const CallStep& step) {
-  const Instance* instance = situation_.find(step.process);
   ScriptedCall call;
   call.name = step.as;
   call.process = step.process;
   call.command = step.command;
-  call.time = instance == nullptr ? 0 : instance->time;
   const std::uint32_t id = situation_.add_call(std::move(call));
   ScriptedCall& made = *situation_.find_call(step.as);
   situation_.take_in();
@@ -252,7 +285,7 @@ void Executor::end_gently() {
   step_ = nullptr;
   for (const Given& given : given_) {
     if (given.step.what == GiveStep::What::kHold || given.step.what == GiveStep::What::kFreeze) {
-      let_go(given);
+      board_.release(given.id);
     }
   }
   situation_.take_in();

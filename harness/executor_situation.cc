@@ -20,6 +20,22 @@ constexpr int kLongestLookMs = 100;
 // The board gives this label to threads that were there before the engine's own (a sanitizer's).
 constexpr std::string_view kForeignThread = "runtime";
 
+// A shutdown that is done obliges its process to hold nothing any more, until a later command
+// brings something up again. The engine contract says which those are: CONTRACT.md, "Commands".
+void follow_shutdown(const Event& event, Instance& instance) {
+  if (event.kind == EventKind::kReturn) {
+    if (event.name == kShutdownCommand && event.key == 0 && event.text == "done") {
+      instance.shut_down = true;
+    }
+    return;
+  }
+  for (const std::string_view word : {"init", "start", "create"}) {
+    if (event.name == word || event.name.starts_with(std::string(word) + "_")) {
+      instance.shut_down = false;
+    }
+  }
+}
+
 // Adds the children of these processes, and theirs: programs that an engine runs, which never meet
 // the board and yet can make it go on. Where the kernel keeps no such lists, all descendants.
 void add_descendants(std::vector<Watched>& all) {
@@ -53,6 +69,11 @@ std::int64_t now_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+bool owes_everything(const Instance& instance) {
+  if (!instance.end) return false;
+  return instance.shut_down || (instance.gentle && !instance.end->by_signal);
+}
+
 Situation::Situation(Board& board, int lifeline, int signals)
     : board_(board), lifeline_(lifeline), signals_(signals) {}
 
@@ -84,14 +105,6 @@ ScriptedCall* Situation::find_call(std::string_view name) {
   return found == calls_.rend() ? nullptr : &*found;
 }
 
-const ScriptedCall* Situation::last_call_in(std::string_view process, int time) const {
-  const auto found =
-      std::find_if(calls_.rbegin(), calls_.rend(), [process, time](const ScriptedCall& one) {
-        return one.process == process && one.time == time;
-      });
-  return found == calls_.rend() ? nullptr : &*found;
-}
-
 int Situation::send_error(const std::string& client) const {
   const auto found = send_errors_.find(client);
   return found == send_errors_.end() ? 0 : found->second;
@@ -106,7 +119,7 @@ void Situation::take_in() {
     board_.process_ended(instance.child.pid());
     instance.ended_at = board_.next_sequence();
     board_.record("ended", instance.child.pid(), instance.end->value,
-                  instance.name() + ": " + end_text(*instance.end));
+                  instance.name() + ": " + to_string(*instance.end));
   }
   take_events();
 }
@@ -154,6 +167,7 @@ void Situation::take_event(const Event& event) {
       break;
     case EventKind::kCall:
     case EventKind::kReturn: {
+      if (Instance* instance = by_index(event.process)) follow_shutdown(event, *instance);
       const auto id = static_cast<std::uint64_t>(event.value);
       if (id == 0 || id > calls_.size()) break;
       ScriptedCall& call = calls_[id - 1];

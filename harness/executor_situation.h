@@ -33,6 +33,9 @@ namespace kv::drill {
 // CLOCK_MONOTONIC, as the events have it.
 std::int64_t now_ns();
 
+// The command that gives everything back when it answers "done".
+inline constexpr std::string_view kShutdownCommand = "shutdown";
+
 // One process that was started; a process that is started again is a further one.
 struct Instance {
   Instance(const ProcessSpec& its, Child started, int which)
@@ -56,15 +59,20 @@ struct Instance {
   bool end_said = false;  // `expected` is what a step says of it
   bool asked = false;     // told to end, or its end was waited for
   bool gentle = false;    // told to end in an orderly way
+  // A shutdown has said `done`, and nothing was brought up again since.
+  bool shut_down = false;
   std::optional<std::vector<std::string>> descriptors_at_ready;
   int threads_at_ready = 0;
   std::vector<std::string> descriptors_left;
   int threads_left = 0;
 };
 
+// Whether it must have given back everything when it ended: its end was orderly, or a shutdown had
+// said that it is done, however it ended then.
+bool owes_everything(const Instance& instance);
+
 struct ScriptedCall {
   std::string name, process, command;
-  int time = 0;  // Instance::time of the process
   bool delivered = false, begun = false, returned = false, failed = false;
   std::string answer;
 };
@@ -108,8 +116,6 @@ class Situation {
 
   std::uint32_t add_call(ScriptedCall call);       // its id on the board
   ScriptedCall* find_call(std::string_view name);  // the newest of that name
-  // The newest call made in that start of a process; null: none.
-  const ScriptedCall* last_call_in(std::string_view process, int time) const;
 
   std::map<std::string, Client>& clients() { return clients_; }
   // The errno value of what could not be sent to this client's peer later on; 0: none.

@@ -118,14 +118,11 @@ TEST_F(SituationTest, TheNewestCallOfANameIsMeant) {
   call.name = "stop";
   call.process = "worker";
   call.command = "first";
-  call.time = 1;
   EXPECT_EQ(situation_.add_call(call), 1u);
   call.command = "second";
   EXPECT_EQ(situation_.add_call(call), 2u);
   EXPECT_EQ(situation_.find_call("stop")->command, "second");
   EXPECT_EQ(situation_.find_call("other"), nullptr);
-  EXPECT_EQ(situation_.last_call_in("worker", 1)->command, "second");
-  EXPECT_EQ(situation_.last_call_in("worker", 2), nullptr);
 }
 
 }  // namespace

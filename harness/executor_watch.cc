@@ -36,8 +36,8 @@ Outcome Executor::carry_out(const GiveStep& step) {
   return {};
 }
 
-// Who reaches a point is seen before it stands there. A release that came in between would end the
-// order before it acted, so it waits until the order has.
+// A release ends its order. Before anybody has come to the point it would leave nothing of it, so
+// it waits until the order has acted.
 Outcome Executor::carry_out(const ReleaseStep& step) {
   std::vector<std::uint32_t> orders;
   std::string process;
@@ -53,7 +53,7 @@ Outcome Executor::carry_out(const ReleaseStep& step) {
       },
       [&] { return nobody_left(process); });
   for (const Given& given : given_) {
-    if (given.step.as == step.as && !given.of_proof) let_go(given);
+    if (given.step.as == step.as && !given.of_proof) board_.release(given.id);
   }
   return outcome;
 }

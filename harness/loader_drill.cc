@@ -6,20 +6,38 @@
 #include <cctype>
 #include <cstddef>
 #include <utility>
+#include <variant>
 
 #include "harness/checks.h"
 #include "harness/names.h"
 #include "harness/steps.h"
 #include "harness/steps_flow.h"
+#include "harness/units.h"
 
 namespace kv::drill {
 namespace {
 
 constexpr std::int64_t kMostDevices = 16;
+constexpr std::int64_t kSmallestCard = std::int64_t{2} << 20;  // a page
+constexpr std::int64_t kLargestCard = std::int64_t{4} << 40;   // what the fake card takes
 constexpr std::int64_t kMostRanks = 1024;
 constexpr std::int64_t kFewestEvents = 256, kMostEvents = std::int64_t{1} << 22;
 constexpr std::int64_t kLongestDeadline = 3'600'000'000'000;
 constexpr std::size_t kLongestProcessName = 47;  // what the card's ledger has room for
+
+// The step that starts a process for which there is no place; null: none. `starts` counts them.
+const Step* one_too_many(const std::vector<Step>& steps, std::uint64_t* starts) {
+  for (const Step& step : steps) {
+    if (std::holds_alternative<StartStep>(step.deed) && ++*starts > kMostStarts) return &step;
+    const auto* repeat = std::get_if<RepeatStep>(&step.deed);
+    for (std::uint64_t i = 0; repeat != nullptr && i < repeat->times; ++i) {
+      const std::uint64_t before = *starts;
+      if (const Step* over = one_too_many(repeat->steps, starts)) return over;
+      if (*starts == before) break;  // it starts nobody
+    }
+  }
+  return nullptr;
+}
 
 class DrillReader {
  public:
@@ -38,6 +56,11 @@ class DrillReader {
     settings(fields, drill);
     for (const Entry& entry : processes.table) {
       drill.processes.push_back(process(entry, drill.devices));
+    }
+    if (processes.table.size() > kMostStarts) {
+      faults_.add(processes.table[kMostStarts].key_place,
+                  fmt::format("{} processes, expected at most {}: the board has no place for more",
+                              processes.table.size(), kMostStarts));
     }
     if (drill.processes.empty() && variant.processes.place.line != 0) {
       faults_.add(variant.processes.place, "[processes] is empty, expected worker = {role = ...}");
@@ -69,7 +92,11 @@ class DrillReader {
     drill.devices =
         static_cast<int>(card.integer("devices", 1, kMostDevices).value_or(drill.devices));
     if (const auto bytes = card.bytes("bytes")) {
-      if (*bytes == 0) faults_.add(*card.find("bytes"), "bytes = 0, expected more");
+      if (*bytes < kSmallestCard || *bytes > kLargestCard) {
+        faults_.add(*card.find("bytes"),
+                    fmt::format("a card of {}, expected {} to {}", show_bytes(*bytes),
+                                show_bytes(kSmallestCard), show_bytes(kLargestCard)));
+      }
       drill.device_bytes = *bytes;
     }
     card.finish();
@@ -185,6 +212,14 @@ class DrillReader {
     Flow flow(world, faults_);
     flow.check(drafts);
     loaded.drill.steps = finished(drafts);
+    std::uint64_t starts = 0;
+    if (const Step* over = one_too_many(loaded.drill.steps, &starts)) {
+      faults_.add(
+          {over->position.line, over->position.column},
+          fmt::format("the start of a process number {}, expected at most {}: the board has "
+                      "no place for more",
+                      kMostStarts + 1, kMostStarts));
+    }
     loaded.started = flow.started();
     loaded.ids = flow.ids();
   }

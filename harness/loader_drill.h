@@ -5,6 +5,7 @@
 #ifndef HARNESS_LOADER_DRILL_H_
 #define HARNESS_LOADER_DRILL_H_
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +17,9 @@
 #include "harness/toml_document.h"
 
 namespace kv::drill {
+
+// The board's places for processes: each start takes one for good, and the supervisor has one.
+inline constexpr std::uint64_t kMostStarts = 255;
 
 // One run to be made of a file, before its parameters are filled in.
 struct Variant {

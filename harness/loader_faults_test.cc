@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "harness/board/layout.h"
+#include "harness/loader_drill.h"
 #include "harness/scenario_test_support.h"
 
 namespace kv::drill {
@@ -97,6 +99,21 @@ const BadInput kFile[] = {
       ", expected one of steps, clock, deadline, events, card, waive, expect, not_under, reason "
       "(nearest: deadline)"}},
 };
+static_assert(kMostStarts == kMaxProcesses - 1);
+
+TEST(Files, WithMoreProcessesThanTheBoardHasPlacesForAreRefused) {
+  std::string processes, starts;
+  for (int i = 0; i < 256; ++i) {
+    processes += "p" + std::to_string(i) + " = {role = \"worker\"}\n";
+    starts += "{start = \"p" + std::to_string(i) + "\"},\n";
+  }
+  const auto faults = faults_of("name = \"x\"\nabout = \"y\"\n[processes]\n" + processes +
+                                "[drill]\nsteps = [\n" + starts + "]\n");
+  EXPECT_THAT(faults,
+              ::testing::Contains("259:1: 256 processes, expected at most 255: the board has "
+                                  "no place for more"));
+}
+
 INSTANTIATE_TEST_SUITE_P(File, FilesWithFaults, ::testing::ValuesIn(kFile), name_of);
 
 const BadInput kDrill[] = {
@@ -119,6 +136,17 @@ const BadInput kDrill[] = {
      {"7:19: devices = 0, expected 1 to 16",
       R"(7:30: bytes has no unit, expected a text such as "1024B" or "1024MiB")",
       R"(7:36: unknown key "size" in card, expected one of devices, bytes)"}},
+    {"ACardSmallerThanAPage",
+     drill("card = {bytes = \"1MiB\"}\n"),
+     {"7:17: a card of 1MiB, expected 2MiB to 4TiB"}},
+    {"ACardLargerThanAnyCard",
+     drill("card = {bytes = \"5TiB\"}\n"),
+     {"7:17: a card of 5TiB, expected 2MiB to 4TiB"}},
+    {"MoreStartsThanTheBoardHasPlacesFor",
+     only("{repeat = 128, steps = [\n{start = \"worker\"},\n{exit = \"worker\"},\n"
+          "{start = \"worker\"},\n{exit = \"worker\"},\n]},"),
+     {"10:1: the start of a process number 256, expected at most 255: the board has no place for "
+      "more"}},
     {"AnUnknownWaiver",
      drill("waive = [{check = \"no_hangs\", reason = \"r\"}]\n"),
      {R"(7:19: check = "no_hangs")"

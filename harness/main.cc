@@ -4,32 +4,49 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string>
 
 #include "harness/cli.h"
 #include "harness/commands.h"
+#include "harness/report.h"
 #include "harness/suite.h"
 
 namespace {
 
-int carry_out(const kv::drill::CommandLine& line) {
+// The end of a command that never came to its work.
+int refused(const kv::drill::SuiteError& error) {
+  for (const std::string& text : error.lines) {
+    std::fprintf(stderr, "%s\n", kv::drill::printable(text).c_str());
+  }
+  return error.exit_code;
+}
+
+int work_on_suite(const kv::drill::CommandLine& line) {
   using kv::drill::Command;
   auto suite = kv::drill::open_suite(line);
-  if (!suite) {
-    for (const std::string& text : suite.error().lines) std::fprintf(stderr, "%s\n", text.c_str());
-    return suite.error().exit_code;
+  if (!suite) return refused(suite.error());
+  if (line.command == Command::kList) return kv::drill::list_command(*suite, line);
+  if (line.command == Command::kLint) {
+    std::printf("%s, no fault\n", kv::drill::counted(suite->scenarios.size(), "file").c_str());
+    return 0;
   }
+  if (auto ready = kv::drill::ready_to_run(*suite, line); !ready) return refused(ready.error());
+  return line.command == Command::kRun ? kv::drill::run_command(*suite, line)
+                                       : kv::drill::prove_command(*suite, line);
+}
+
+int carry_out(const kv::drill::CommandLine& line) {
+  using kv::drill::Command;
   switch (line.command) {
-    case Command::kRun:
-      return kv::drill::run_command(*suite, line);
-    case Command::kProve:
-      return kv::drill::prove_command(*suite, line);
-    case Command::kList:
-      return kv::drill::list_command(*suite, line);
-    case Command::kLint:
-      std::printf("%zu files, no fault\n", suite->scenarios.size());
-      return 0;
+    case Command::kCompare:
+      return kv::drill::compare_command(line);
+    case Command::kDoctor:
+      return kv::drill::doctor_command(line);
+    case Command::kNew:
+      return kv::drill::new_command(line);
+    default:
+      return work_on_suite(line);
   }
-  return 4;
 }
 
 }  // namespace

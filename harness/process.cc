@@ -51,7 +51,6 @@ Descriptor open_above(const std::string& path, int flags, int floor) {
 // assignment overwrites the source of a later one.
 struct ChildSetup {
   pid_t parent = 0;
-  bool keep_cores = false;
   int folder = -1;
   std::vector<std::pair<int, int>> numbers;  // (ours, its)
 
@@ -86,10 +85,7 @@ struct ChildSetup {
                        [](const auto& pair) { return ::fcntl(pair.second, F_SETFD, 0) == 0; });
   }
   bool limit() const {
-    struct rlimit core {};
-    if (::getrlimit(RLIMIT_CORE, &core) != 0) return false;
-    if (!keep_cores) core.rlim_max = 0;
-    core.rlim_cur = core.rlim_max;
+    const struct rlimit core {};
     return ::setrlimit(RLIMIT_CORE, &core) == 0 && (folder < 0 || ::fchdir(folder) == 0);
   }
   bool detach() const {
@@ -171,13 +167,13 @@ tl::expected<Child, std::string> launch_with_boost(const std::string& program,
 
 }  // namespace
 
-tl::expected<Child, std::string> start_on(const Launch& launch, bool keep_cores, int out, int err) {
+tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err) {
   const auto refused = [&](const std::string& what, int error) {
     return tl::unexpected("cannot start " + launch.program + ": " + what + ": " + reason(error));
   };
   const int floor = floor_of(launch);
   std::vector<Descriptor> sources;
-  ChildSetup setup{::getpid(), keep_cores, -1, {}};
+  ChildSetup setup{::getpid(), -1, {}};
   const auto hand_on = [&](Descriptor source, int its) {
     setup.numbers.emplace_back(source.get(), its);
     sources.push_back(std::move(source));
@@ -212,7 +208,7 @@ tl::expected<Child, std::string> start_on(const Launch& launch, bool keep_cores,
   return launch_with_boost(absolute(launch.program), launch.arguments, environment, setup);
 }
 
-tl::expected<Child, std::string> start(const Launch& launch, bool keep_cores) {
+tl::expected<Child, std::string> start(const Launch& launch) {
   // Appending: processes that share the file do not overwrite each other's lines.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
   const auto refused = [&](const std::string& path) {
@@ -229,15 +225,18 @@ tl::expected<Child, std::string> start(const Launch& launch, bool keep_cores) {
     err = open_above(launch.stderr_path, kFlags, 3);
     if (err.get() < 0) return refused(launch.stderr_path);
   }
-  return start_on(launch, keep_cores, out.get(), same ? out.get() : err.get());
+  return start_on(launch, out.get(), same ? out.get() : err.get());
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
 }
 
 std::string to_string(const End& end) {
   if (end.unknown) return "an end that somebody else took note of";
   if (!end.by_signal) return "exit code " + std::to_string(end.value);
-  const char* name = ::sigdescr_np(end.value);
-  return "signal " + std::to_string(end.value) +
-         (name == nullptr ? std::string() : " (" + std::string(name) + ")");
+  return signal_name(end.value) + (end.core ? " (core)" : "");
 }
 
 Child::Child(Child&& other) noexcept

@@ -40,7 +40,8 @@ struct End {
   bool unknown = false;  // somebody else reaped it: nothing is known, and nothing is made up
   bool operator==(const End&) const = default;
 };
-std::string to_string(const End& end);  // "exit code 3", "signal 11 (Segmentation fault)"
+std::string signal_name(int signal);    // "SIGSEGV"; "signal 77" when it has no name here
+std::string to_string(const End& end);  // "exit code 3", "SIGSEGV", "SIGABRT (core)"
 
 class Child {
  public:
@@ -63,10 +64,10 @@ class Child {
 };
 
 // The child is its own process group, dies with the supervisor (parent-death signal), has default
-// signal dispositions and an empty mask, and core files limited to 0 unless `keep_cores`. Returns
-// once the program was executed. An error says which program and why ("no such file"); nothing is
+// signal dispositions and an empty mask, and no core files. Returns once the program was
+// executed. An error says which program and why ("no such file"); nothing is
 // left then.
-tl::expected<Child, std::string> start(const Launch& launch, bool keep_cores = false);
+tl::expected<Child, std::string> start(const Launch& launch);
 
 // All living descendants of this process (which is a subreaper): from /proc, children before their
 // children. A moment's answer, as processes come and go; zombies are not among them.
@@ -77,15 +78,23 @@ std::string process_name(pid_t pid);
 // pids that had to be killed, not those that had ended. For a subreaper: the orphans of whom it
 // kills become its children, so it kills children only, whose numbers cannot be a stranger's.
 // It takes the ends of started programs, too: reap what you want to know before.
+// Children in `spared` are left alone, with all that is below them.
 // Bounded: gives up after `limit_ms` of wall time and says so by returning false.
-bool end_descendants(int limit_ms, std::vector<pid_t>* killed);
+bool end_descendants(int limit_ms, std::vector<pid_t>* killed,
+                     const std::vector<pid_t>& spared = {});
+// Our own children, zombies too.
+std::vector<pid_t> own_children();
+// A process's number and when it started: no other one of this boot has both. Empty: it is gone
+// (a zombie is not).
+std::string process_identity(pid_t pid);
 
 // Runs a program to its end (describe, addr2line); its standard output, or why not: it did not
 // start, ended otherwise than with code 0 (with the last of its standard error), wrote more than
-// 16 MiB. Bounded by `limit_ms`. Its whole process group is killed at the end.
+// 16 MiB. Bounded by `limit_ms`, and by `stop`, a descriptor that becomes readable (-1: none). Its
+// whole process group is killed at the end.
 tl::expected<std::string, std::string> output_of(
     const std::string& program, const std::vector<std::string>& arguments,
-    const std::map<std::string, std::string>& environment, int limit_ms);
+    const std::map<std::string, std::string>& environment, int limit_ms, int stop = -1);
 
 }  // namespace kv::drill
 

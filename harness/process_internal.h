@@ -52,7 +52,7 @@ inline bool send_signal(int pidfd, int signal) {
 }
 
 // As start(), but the standard outputs are these descriptors (-1: /dev/null) instead of files.
-tl::expected<Child, std::string> start_on(const Launch& launch, bool keep_cores, int out, int err);
+tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err);
 
 }  // namespace kv::drill
 

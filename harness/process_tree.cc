@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/board/proc_stat.h"
 #include "harness/process_internal.h"
 
 namespace kv::drill {
@@ -68,17 +69,21 @@ bool has_children() {
 struct Stat {
   char state = '?';
   pid_t parent = 0;
+  std::string start;  // in clock ticks since boot
 };
 
-// Fields 3 and 4 of /proc/PID/stat; the name before them may hold any byte, also ')'.
 bool read_stat(const fs::path& folder, Stat* stat) {
   std::ifstream file(folder / "stat");
   std::string line;
   if (!std::getline(file, line, '\0')) return false;
-  const auto name_end = line.rfind(')');
-  if (name_end == std::string::npos) return false;
-  std::istringstream fields(line.substr(name_end + 1));
-  return static_cast<bool>(fields >> stat->state >> stat->parent);
+  const auto read = parse_stat(line);
+  if (!read) return false;
+  stat->state = read->state;
+  std::istringstream fields{std::string(read->rest)};
+  fields >> stat->parent;
+  constexpr int kBetween = 17;  // fields 5 to 21
+  for (int i = 0; i <= kBetween; ++i) fields >> stat->start;
+  return static_cast<bool>(fields);
 }
 
 bool to_pid(const std::string& text, pid_t* pid) {
@@ -101,34 +106,24 @@ std::multimap<pid_t, pid_t> children_by_parent(bool with_zombies) {
   return children;
 }
 
-// Our own children, zombies too. The kernel's list of a thread's children is exact as long as
-// nobody reaps meanwhile, and only we could; without it (a kernel built so) all of /proc is read.
-std::vector<pid_t> own_children() {
-  std::vector<pid_t> pids;
-  bool listed = false;
-  std::error_code error;
-  for (fs::directory_iterator thread("/proc/self/task", error), end; !error && thread != end;
-       thread.increment(error)) {
-    std::ifstream list(thread->path() / "children");
-    listed = listed || list.is_open();
-    for (pid_t pid = 0; list >> pid;) pids.push_back(pid);
-  }
-  if (listed) return pids;
-  const auto all = children_by_parent(true);
-  const auto [first, last] = all.equal_range(::getpid());
-  for (auto child = first; child != last; ++child) pids.push_back(child->second);
-  return pids;
-}
-
 struct Ending {
   pid_t pid = 0;
   Descriptor pidfd;
 };
 
-// Takes the end of whoever has ended already; kills the others and returns them.
-std::vector<Ending> kill_children(std::vector<pid_t>* killed) {
-  std::vector<Ending> endings;
+std::vector<pid_t> children_but(const std::vector<pid_t>& spared) {
+  std::vector<pid_t> pids;
+  if (!has_children()) return pids;
   for (const pid_t pid : own_children()) {
+    if (std::find(spared.begin(), spared.end(), pid) == spared.end()) pids.push_back(pid);
+  }
+  return pids;
+}
+
+// Takes the end of whoever has ended already; kills the others and returns them.
+std::vector<Ending> kill_children(const std::vector<pid_t>& pids, std::vector<pid_t>* killed) {
+  std::vector<Ending> endings;
+  for (const pid_t pid : pids) {
     siginfo_t info{};
     if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0) continue;
     if (info.si_pid == pid) continue;
@@ -181,13 +176,16 @@ struct Output {
     if (errors.size() > kErrorKept) errors.erase(0, errors.size() - kErrorKept);
   }
   // Reads until the process has ended; what it says in the pipes by then is all that counts, a
-  // process that it left behind may keep them open. False: over the limit of time or of size.
-  bool read_to_end(int pidfd, const Limit& limit) {
+  // process that it left behind may keep them open. False: over the limit of time or of size, or
+  // told to stop.
+  bool read_to_end(int pidfd, const Limit& limit, int stop) {
     for (;;) {
-      struct pollfd fds[3] = {
-          {pidfd, POLLIN, 0}, {out.ours.get(), POLLIN, 0}, {err.ours.get(), POLLIN, 0}};
+      struct pollfd fds[4] = {{pidfd, POLLIN, 0},
+                              {out.ours.get(), POLLIN, 0},
+                              {err.ours.get(), POLLIN, 0},
+                              {stop, POLLIN, 0}};
       const int left = limit.left_ms();
-      const int ready = ::poll(fds, 3, left);
+      const int ready = ::poll(fds, 4, left);
       if (ready < 0 && errno != EINTR) return false;
       take();
       if (text.size() > kMostOutput) return false;
@@ -195,6 +193,7 @@ struct Output {
         take();  // written between the look and the end
         return true;
       }
+      if (ready > 0 && fds[3].revents != 0) return false;
       if (ready == 0 && left == 0) return false;
     }
   }
@@ -235,6 +234,31 @@ std::vector<pid_t> descendants() {
   return found;
 }
 
+// The kernel's list of a thread's children is exact as long as
+// nobody reaps meanwhile, and only we could; without it (a kernel built so) all of /proc is read.
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> pids;
+  bool listed = false;
+  std::error_code error;
+  for (fs::directory_iterator thread("/proc/self/task", error), end; !error && thread != end;
+       thread.increment(error)) {
+    std::ifstream list(thread->path() / "children");
+    listed = listed || list.is_open();
+    for (pid_t pid = 0; list >> pid;) pids.push_back(pid);
+  }
+  if (listed) return pids;
+  const auto all = children_by_parent(true);
+  const auto [first, last] = all.equal_range(::getpid());
+  for (auto child = first; child != last; ++child) pids.push_back(child->second);
+  return pids;
+}
+
+std::string process_identity(pid_t pid) {
+  Stat stat;
+  if (!read_stat("/proc/" + std::to_string(pid), &stat)) return {};
+  return std::to_string(pid) + " " + stat.start;
+}
+
 std::string process_name(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
   std::string name;
@@ -242,22 +266,22 @@ std::string process_name(pid_t pid) {
   return name;
 }
 
-bool end_descendants(int limit_ms, std::vector<pid_t>* killed) {
+bool end_descendants(int limit_ms, std::vector<pid_t>* killed, const std::vector<pid_t>& spared) {
   const Limit limit(limit_ms);
-  while (has_children()) {
-    for (const auto& ending : kill_children(killed)) {
+  for (auto left = children_but(spared); !left.empty(); left = children_but(spared)) {
+    for (const auto& ending : kill_children(left, killed)) {
       if (!wait_for_end(ending.pidfd.get(), limit)) return false;
       siginfo_t info{};
       ::waitid(P_PID, static_cast<id_t>(ending.pid), &info, WEXITED | WNOHANG);
     }
-    if (limit.left_ms() == 0 && has_children()) return false;
+    if (limit.left_ms() == 0 && !children_but(spared).empty()) return false;
   }
   return true;
 }
 
 tl::expected<std::string, std::string> output_of(
     const std::string& program, const std::vector<std::string>& arguments,
-    const std::map<std::string, std::string>& environment, int limit_ms) {
+    const std::map<std::string, std::string>& environment, int limit_ms, int stop) {
   const Limit limit(limit_ms);
   Output output;
   if (!output.out.open() || !output.err.open()) {
@@ -268,18 +292,19 @@ tl::expected<std::string, std::string> output_of(
   launch.program = program;
   launch.arguments = arguments;
   launch.environment = environment;
-  auto child = start_on(launch, false, output.out.its.get(), output.err.its.get());
+  auto child = start_on(launch, output.out.its.get(), output.err.its.get());
   if (!child) return tl::unexpected(child.error());
   output.out.its.close();
   output.err.its.close();
 
-  const bool ended = output.read_to_end(child->pidfd(), limit);
+  const bool ended = output.read_to_end(child->pidfd(), limit, stop);
   const auto end = end_group(&*child);
   if (!end) return tl::unexpected(program + " does not end, not even by a kill");
   if (output.text.size() > kMostOutput) {
     return tl::unexpected(program + " wrote more than " + std::to_string(kMostOutput) + " bytes");
   }
   if (!ended) {
+    if (limit.left_ms() > 0) return tl::unexpected(program + " was stopped before its end");
     return tl::unexpected(program + " did not end within " + std::to_string(limit_ms) + " ms" +
                           output.last_error_line());
   }

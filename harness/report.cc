@@ -32,11 +32,19 @@ std::string dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-void indent_into(std::string* out, std::string_view text) {
+// Whatever engines and files say comes through here, so that no terminal takes it for an order.
+void indent_into(std::string* out, std::string_view raw) {
+  const std::string text = printable(raw);
   std::size_t from = 0;
   while (from < text.size()) {
     const std::size_t to = std::min(text.find('\n', from), text.size());
-    *out += fmt::format("         {}\n", text.substr(from, to - from));
+    std::string line = text.substr(from, to - from);
+    // A line that begins so is an order to GitHub's runner, indented or not.
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (begin != std::string::npos && line.compare(begin, 2, "::") == 0) {
+      line.replace(begin, 1, "\\x3a");
+    }
+    *out += fmt::format("         {}\n", line);
     from = to + 1;
   }
 }
@@ -55,9 +63,9 @@ Json json_of(const DrillResult& result) {
          {"signal", process.core_signal.empty() ? Json(nullptr) : Json(process.core_signal)}});
   }
   return {
-      {"name", result.name},    {"file", result.file}, {"verdict", verdict_name(result.verdict)},
-      {"ms", result.ms},        {"checks", checks},    {"processes", processes},
-      {"folder", result.folder}};
+      {"name", result.name},     {"file", result.file}, {"verdict", verdict_name(result.verdict)},
+      {"ms", result.ms},         {"checks", checks},    {"processes", processes},
+      {"folder", result.folder}, {"note", result.note}};
 }
 
 std::string reasons(const DrillResult& result) {
@@ -124,11 +132,14 @@ int Totals::exit_code() const {
 
 std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
                         bool color) {
-  std::string out =
-      fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color), result.name, result.ms);
+  std::string out = fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color),
+                                one_line(result.name), result.ms);
   if (times > 1) out += fmt::format("  passed {} of {}", times - failures, times);
   out += '\n';
-  if (result.verdict == Verdict::kPass) return out;
+  if (result.verdict == Verdict::kPass) {
+    if (!result.note.empty()) indent_into(&out, "(" + result.note + ")");
+    return out;
+  }
   for (const CheckResult& check : result.checks) {
     if (check.verdict == Verdict::kPass) continue;
     indent_into(&out, fmt::format("{}: {}{}", check.name, verdict_name(check.verdict),
@@ -142,7 +153,7 @@ std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uin
 
 std::string proof_lines(const ProofResult& result, bool color) {
   std::string out = fmt::format("  {}  {} without {}\n", word(result.verdict, color),
-                                result.scenario, fmt::join(result.skip, " and "));
+                                one_line(result.scenario), fmt::join(result.skip, " and "));
   if (result.verdict == Verdict::kPass) {
     indent_into(&out, fmt::format("fails exactly: {}", fmt::join(result.fails, ", ")));
     return out;
@@ -155,8 +166,8 @@ std::string proof_lines(const ProofResult& result, bool color) {
 }
 
 std::string last_line(const Totals& totals, std::int64_t ns) {
-  return fmt::format("{} passed, {} failed, {} void, {} skipped, {} errors in {:.2f} s\n",
-                     totals.passed, totals.failed, totals.voided, totals.skipped, totals.errors,
+  return fmt::format("{} passed, {} failed, {} void, {} skipped, {} in {:.2f} s\n", totals.passed,
+                     totals.failed, totals.voided, totals.skipped, counted(totals.errors, "error"),
                      static_cast<double>(ns) / 1e9);
 }
 

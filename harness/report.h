@@ -48,6 +48,19 @@ struct PageInput {
 // One self-contained page: drills, arms, proofs, times, and the way to each kept run.
 std::string index_html(const PageInput& input);
 
+// What GitHub shows beside the line of a file, one "::error file=...::..." for each check that did
+// not pass; nothing for a run that passed or was skipped.
+std::string annotations(const DrillResult& result);
+std::string annotation(const ProofResult& result);
+
+// `text` for a terminal: control characters and bytes that are no UTF-8, which come from engines,
+// peers and files, as \xNN; the ends of lines stay.
+std::string printable(std::string_view text);
+std::string one_line(std::string_view text);  // those too as \x0a
+
+// "1 file", "2 files"
+std::string counted(std::uint64_t number, std::string_view what);
+
 // `text` for XML and HTML, in elements and in quoted attributes; control characters that neither
 // has a place for become '?'.
 std::string escaped(std::string_view text);

@@ -65,6 +65,54 @@ TEST(Lines, NoColorOutsideATerminal) {
   EXPECT_THAT(drill_lines(failed_run(), 1, 1, true), HasSubstr("\x1b["));
 }
 
+TEST(Lines, APassHasItsNote) {
+  DrillResult result = failed_run();
+  result.verdict = Verdict::kPass;
+  EXPECT_THAT(drill_lines(result, 1, 0, false), Not(HasSubstr("(")));
+  result.note = "fails as expected: x";
+  EXPECT_THAT(drill_lines(result, 1, 0, false), HasSubstr("         (fails as expected: x)\n"));
+}
+
+TEST(Lines, NothingThatOthersSaidIsAnOrderToATerminalOrToGithub) {
+  DrillResult result = failed_run();
+  result.name = "a\x1b[2J\nb";
+  result.checks = {{"c\x07", Verdict::kFail, "one\n  ::set-env name=x::y\r\x9b", {"f\x1b", 1, 1}}};
+  const std::string lines = drill_lines(result, 1, 1, false);
+  EXPECT_THAT(lines, HasSubstr("a\\x1b[2J\\x0ab"));
+  EXPECT_THAT(lines,
+              HasSubstr("c\\x07: fail: one\n           \\x3a:set-env name=x::y\\x0d\\x9b\n"));
+  EXPECT_THAT(lines, HasSubstr("at f\\x1b:1:1"));
+}
+
+TEST(Printable, KeepsTextAndShowsEveryOtherByte) {
+  EXPECT_EQ(printable("a\tb\n\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "a\tb\n\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(printable(std::string_view("\0\x7f", 2)), "\\x00\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");           // a C1 control character
+  EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");           // never; cut short
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");           // longer than needed
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a pair
+}
+
+TEST(Annotations, EscapeWhatWouldEndThem) {
+  DrillResult result = failed_run();
+  result.name = "50%, a::b";
+  result.checks[1].why = "100%\nof it::x, y";
+  result.checks[1].position.file = "a,b:c.toml";
+  EXPECT_EQ(annotations(result),
+            "::error file=a%2Cb%3Ac.toml,line=9,col=3,title=50%25%2C a%3A%3Ab::cut off: fail: "
+            "100%25%0Aof it::x, y\n");
+  result.verdict = Verdict::kPass;
+  EXPECT_EQ(annotations(result), "");
+  ProofResult proof;
+  proof.scenario = "s";
+  proof.skip = {"a.b"};
+  proof.verdict = Verdict::kFail;
+  proof.why = "why";
+  proof.position = {"f.toml", 3, 1};
+  EXPECT_EQ(annotation(proof), "::error file=f.toml,line=3,col=1,title=s without a.b::fail: why\n");
+}
+
 TEST(RunJson, HasTheAgreedShape) {
   Totals totals;
   totals.add(Verdict::kFail);

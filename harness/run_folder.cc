@@ -3,26 +3,36 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
+#include "harness/files.h"
 #include "harness/leftovers.h"
+#include "harness/process.h"
 
 namespace kv::drill {
 namespace {
 
-// mkdir -p, each folder for this user only. 0 or an errno value.
-int make_folders(const std::string& path) {
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return errno;
-    if (end == std::string::npos) return 0;
-  }
-}
+constexpr const char* kMakerFile = "supervisor";
+
+// What one run writes at least: the fake card's ledger, plan and outputs.
+constexpr std::uint64_t kRunBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kNextToNothing = std::uint64_t{64} << 10;
+
+// What comes behind the folder of the runs, at the longest:
+// /XXXXXX/s/kvcached-tp-<ipc>-0123abcd/pp12/w1234.sock
+constexpr std::size_t kSocketBytes = 47;
+constexpr std::size_t kOwnIpcBytes = 9;
+constexpr std::size_t kAddressBytes = sizeof(sockaddr_un{}.sun_path) - 1;
 
 }  // namespace
 
@@ -32,6 +42,9 @@ tl::expected<RunFolder, std::string> RunFolder::make(const std::string& runs_fol
         fmt::format("{}: the run folder cannot be made: {}", path, std::strerror(error)));
   };
   if (const int error = make_folders(runs_folder); error != 0) return refused(runs_folder, error);
+  if (std::string why = no_space_on(runs_folder, kRunBytes); !why.empty()) {
+    return tl::unexpected(std::move(why));
+  }
   // Letters and digits only, and few of them: they are part of socket paths and of the IPC name.
   std::string path = runs_folder + "/XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return refused(path, errno);
@@ -42,7 +55,22 @@ tl::expected<RunFolder, std::string> RunFolder::make(const std::string& runs_fol
     const std::string below = path + "/" + part;
     if (::mkdir(below.c_str(), 0700) != 0) return refused(below, errno);
   }
+  if (!folder.write(kMakerFile, process_identity(::getpid()) + "\n")) {
+    return refused(path + "/" + kMakerFile, errno);
+  }
   return folder;
+}
+
+std::string RunFolder::of(const std::string& runs_folder, const std::string& identity) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator entry(runs_folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::ifstream file(entry->path() / kMakerFile);
+    std::string line;
+    if (std::getline(file, line) && line == identity) return entry->path().string();
+  }
+  return {};
 }
 
 std::string RunFolder::output(std::string_view process, int time, std::string_view stream) const {
@@ -62,17 +90,31 @@ bool RunFolder::put(std::string_view name, std::string_view text, int flags) con
   const std::string path = fmt::format("{}/{}", path_, name);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
   if (fd < 0) return false;
-  bool good = true;
-  while (good && !text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-    good = written > 0 || (written < 0 && errno == EINTR);
-  }
+  const bool good = write_all(fd, text);
   return ::close(fd) == 0 && good;
 }
 
 bool RunFolder::remove() const {
   return remove_tree(path_);
+}
+
+std::string too_long_for_sockets(const std::string& runs_folder, std::size_t ipc_bytes) {
+  const std::size_t behind = kSocketBytes + std::max(ipc_bytes, kOwnIpcBytes);
+  const std::size_t most = kAddressBytes - std::min(behind, kAddressBytes);
+  if (runs_folder.size() <= most) return {};
+  return fmt::format(
+      "{}: the folder of the runs has {} bytes, expected at most {}: a socket's path holds {}, and "
+      "{} of them come behind it; {} too many",
+      runs_folder, runs_folder.size(), most, kAddressBytes, behind, runs_folder.size() - most);
+}
+
+std::string no_space_on(const std::string& path, std::uint64_t bytes) {
+  struct statvfs space {};
+  if (::statvfs(path.c_str(), &space) != 0 || space.f_blocks == 0) return {};
+  const std::uint64_t left = std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (left >= std::max(bytes, kNextToNothing)) return {};
+  return fmt::format("no space on {}: {} bytes are left, expected {} or more", path, left,
+                     std::max(bytes, kNextToNothing));
 }
 
 std::string last_words(const std::string& path, std::size_t bytes) {

@@ -6,6 +6,7 @@
 //   timeline.html the same as a picture
 //   stacks.txt    who waits for what, with stacks, when the run got stuck
 //   verdict.json  the result
+//   supervisor    which process made it: its number and when it started
 //   out/          what the processes wrote: NAME.stdout, NAME.stderr (NAME.2.stdout: started again)
 //   s/ m/ card/   sockets, segments and the fake card of the run
 //
@@ -13,6 +14,8 @@
 #ifndef HARNESS_RUN_FOLDER_H_
 #define HARNESS_RUN_FOLDER_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -24,6 +27,9 @@ class RunFolder {
   // Makes a new folder below `runs_folder` (made too, if absent, for this user only).
   // An error says which path and why.
   static tl::expected<RunFolder, std::string> make(const std::string& runs_folder);
+
+  // The path of the folder that this process made there (process_identity()); empty: none is left.
+  static std::string of(const std::string& runs_folder, const std::string& identity);
 
   const std::string& path() const { return path_; }
   std::string socket_root() const { return path_ + "/s"; }
@@ -48,6 +54,15 @@ class RunFolder {
   bool put(std::string_view name, std::string_view text, int flags) const;
   std::string path_, ipc_name_;
 };
+
+// Why no run folder can be used below `runs_folder`: a socket's address holds 107 bytes, and what
+// engines put below a run folder needs so many of them, with an IPC name of `ipc_bytes` (0: the
+// run's own). Empty: there is room.
+std::string too_long_for_sockets(const std::string& runs_folder, std::size_t ipc_bytes);
+
+// "no space on PATH: ..." when its file system has not so many bytes left, nor a little more than
+// nothing; empty: it has, or does not say.
+std::string no_space_on(const std::string& path, std::uint64_t bytes);
 
 // The last lines of a text file, without blank ones, joined by " / "; at most `bytes` of it.
 std::string last_words(const std::string& path, std::size_t bytes);

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "harness/process.h"
 
 namespace kv::drill {
 namespace {
@@ -53,6 +57,32 @@ TEST_F(RunFolderTest, AStageSocketLeavesRoomForTheFolderOfTheRuns) {
   const std::string path =
       folder->socket_root() + "/kvcached-tp-" + folder->ipc_name() + "-0123abcd/pp12/w1234.sock";
   EXPECT_LE(path.size() - folder_.size(), 60u) << path;
+}
+
+TEST_F(RunFolderTest, AFolderOfTheRunsWithoutRoomForSocketsIsTold) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder) << folder.error();
+  const std::string behind = std::string(folder->socket_root()).substr(folder_.size()) +
+                             "/kvcached-tp-" + folder->ipc_name() + "-0123abcd/pp12/w1234.sock";
+  const std::size_t most = 107 - behind.size();
+  EXPECT_EQ(too_long_for_sockets(std::string(most, 'x'), 0), "");
+  EXPECT_THAT(too_long_for_sockets(std::string(most + 3, 'x'), 0), HasSubstr("3 too many"));
+  EXPECT_EQ(too_long_for_sockets(std::string(most - 5, 'x'), 14), "");
+  EXPECT_THAT(too_long_for_sockets(std::string(most - 5, 'x'), 15), HasSubstr("1 too many"));
+}
+
+TEST_F(RunFolderTest, IsFoundByTheProcessThatMadeIt) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder) << folder.error();
+  EXPECT_EQ(RunFolder::of(folder_, process_identity(::getpid())), folder->path());
+  EXPECT_EQ(RunFolder::of(folder_, "1 2"), "");
+  EXPECT_EQ(RunFolder::of(folder_ + "/absent", process_identity(::getpid())), "");
+}
+
+TEST_F(RunFolderTest, SpaceThatIsNotThereIsTold) {
+  EXPECT_EQ(no_space_on(folder_, 0), "");
+  EXPECT_THAT(no_space_on(folder_, ~std::uint64_t{0}), HasSubstr("no space on " + folder_));
+  EXPECT_EQ(no_space_on(folder_ + "/absent", 0), "");
 }
 
 TEST_F(RunFolderTest, WritesAppendsAndRemoves) {

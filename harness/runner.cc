@@ -1,9 +1,7 @@
 #include "harness/runner.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,67 +12,16 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/interrupts.h"
+#include "harness/process.h"
+#include "harness/run_folder.h"
+
 namespace kv::drill {
 namespace {
 
-// A pipe that is never written: supervisors hold the end for reading, and its end of file tells
-// them that the runner is gone, however it went.
-class Lifeline {
- public:
-  Lifeline() {
-    int fds[2];
-    if (::pipe2(fds, O_CLOEXEC) != 0) {
-      throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
-    }
-    read_ = fds[0];
-    write_ = fds[1];
-  }
-  ~Lifeline() {
-    ::close(read_);
-    if (write_ >= 0) ::close(write_);
-  }
-  Lifeline(const Lifeline&) = delete;
-  Lifeline& operator=(const Lifeline&) = delete;
-  int read_end() const { return read_; }
-  void cut() {
-    ::close(write_);
-    write_ = -1;
-  }
-
- private:
-  int read_ = -1, write_ = -1;
-};
-
-// SIGINT and SIGTERM as a descriptor while a run lasts; as they were afterwards.
-class Interrupts {
- public:
-  Interrupts() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    ::sigprocmask(SIG_BLOCK, &set, &before_);
-    fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make a signalfd");
-  }
-  ~Interrupts() {
-    ::close(fd_);
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
-  int fd() const { return fd_; }
-  // Takes what has come off the descriptor: what stays there is delivered when this object ends.
-  void take() const {
-    signalfd_siginfo taken;
-    while (::read(fd_, &taken, sizeof taken) > 0) {
-    }
-  }
-
- private:
-  int fd_ = -1;
-  sigset_t before_;
-};
+constexpr int kTickMs = 1000;
+// Guards against processes that not even SIGKILL ends.
+constexpr int kKillLimitMs = 10'000;
 
 struct Running {
   std::size_t index = 0;
@@ -104,43 +51,68 @@ int reap(pid_t pid) {
   return status;
 }
 
-DrillResult result_of(const Job& job, const Running& running, int status) {
-  if (auto parsed = result_from_json(running.line)) return *std::move(parsed);
+DrillResult error_of(const Job& job, std::string why) {
   DrillResult result;
   result.name = job.drill->full_name();
   result.file = job.drill->position.file;
   result.arm = job.drill->arm;
   result.verdict = Verdict::kError;
   result.repeat = job.options.repeat;
-  std::string why = "the drill's supervisor gave no result and ";
-  why += WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
-                             : "exited with code " + std::to_string(WEXITSTATUS(status));
-  result.checks.push_back({"supervisor", Verdict::kError, why, job.drill->position});
+  result.checks.push_back({"supervisor", Verdict::kError, std::move(why), job.drill->position});
   return result;
+}
+
+// What went wrong on a full disk need not be the engine's doing.
+void judge_space(const Job& job, DrillResult* result) {
+  if (result->verdict == Verdict::kPass) return;
+  std::string why = no_space_on(job.options.runs_folder, 0);
+  if (why.empty()) return;
+  result->verdict = Verdict::kError;
+  result->checks.push_back({"space", Verdict::kError,
+                            std::move(why) + "; what failed may be due to that",
+                            job.drill->position});
 }
 
 class Run {
  public:
-  Run(const std::vector<Job>& jobs, int parallel,
-      const std::function<bool(std::size_t, DrillResult)>& done)
-      : jobs_(jobs), parallel_(std::max(1, parallel)), done_(done) {}
+  Run(const std::vector<Job>& jobs, int parallel, const RunWatch& watch)
+      : jobs_(jobs), parallel_(std::max(1, parallel)), watch_(watch), strangers_(own_children()) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
 
   RunEnd go() {
     while (next_ < jobs_.size() || !running_.empty()) {
-      while (next_ < jobs_.size() && running_.size() < static_cast<std::size_t>(parallel_)) start();
-      if (wait() && !hand_over()) return end(RunEnd::kStopped);
+      bool any = false;
+      while (next_ < jobs_.size() && running_.size() < static_cast<std::size_t>(parallel_)) {
+        if (!start()) any = true;
+        if (!refused_.empty()) break;
+      }
+      if (!running_.empty() && wait()) any = true;
+      if (any && !hand_over()) return end(RunEnd::kStopped);
       if (interrupted_) return end(RunEnd::kInterrupted);
     }
     return RunEnd::kAll;
   }
 
  private:
-  void start() {
+  // False: it could not be started, with nobody to wait for, and has its result already.
+  bool start() {
     const Job& job = jobs_[next_];
     Running running;
-    running.index = next_++;
-    running.supervisor = fork_drill(*job.drill, job.options, lifeline_.read_end());
+    running.index = next_;
+    refused_.clear();
+    try {
+      running.supervisor = fork_drill(*job.drill, job.options, lifeline_.read_end());
+    } catch (const std::system_error& error) {
+      refused_ = error.what();
+      if (!running_.empty()) return true;
+      ready_[next_++] = error_of(job, refused_);
+      return false;
+    }
+    ++next_;
     running_.push_back(std::move(running));
+    if (watch_.started) watch_.started(running_.back().index);
+    return true;
   }
 
   // Waits until a supervisor says something or a signal comes; true when a job has ended.
@@ -150,7 +122,9 @@ class Run {
     for (const Running& running : running_) {
       fds.push_back({running.supervisor.result_fd, POLLIN, 0});
     }
-    if (::poll(fds.data(), fds.size(), -1) < 0) return false;
+    const int ready = ::poll(fds.data(), fds.size(), watch_.tick ? kTickMs : -1);
+    if (ready == 0) watch_.tick();
+    if (ready <= 0) return false;
     if (fds[0].revents != 0) {
       interrupts_.take();
       interrupted_ = true;
@@ -158,24 +132,50 @@ class Run {
     bool any = false;
     for (std::size_t i = running_.size(); i-- > 0;) {
       if (fds[i + 1].revents == 0 || !read_result(running_[i])) continue;
-      finish(running_[i]);
+      const Running ended = std::move(running_[i]);
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      ready_[ended.index] = finish(ended);
+      if (watch_.ended) watch_.ended(ended.index);
       any = true;
     }
     return any;
   }
 
-  void finish(Running& running) {
+  // Reaps the supervisor, which is no longer among the running ones.
+  DrillResult finish(const Running& running) {
+    const Job& job = jobs_[running.index];
+    const pid_t pid = running.supervisor.pid;
     ::close(running.supervisor.result_fd);
-    const int status = reap(running.supervisor.pid);
-    ready_[running.index] = result_of(jobs_[running.index], running, status);
+    if (auto result = result_from_json(running.line)) {
+      reap(pid);
+      judge_space(job, &*result);
+      return *std::move(result);
+    }
+    const std::string identity = process_identity(pid);  // before its number can be another's
+    const int status = reap(pid);
+    const bool all_ended = end_what_it_left();
+    std::string why = "the drill's supervisor gave no result and ";
+    why += WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
+                               : "exited with code " + std::to_string(WEXITSTATUS(status));
+    if (!all_ended) why += "; a process that it left behind cannot be ended";
+    DrillResult result = error_of(job, std::move(why));
+    result.folder = RunFolder::of(job.options.runs_folder, identity);
+    return result;
+  }
+
+  // Supervisors that live keep their orphans; so every other child of ours was a dead one's, except
+  // those that we had before.
+  bool end_what_it_left() const {
+    std::vector<pid_t> spared = strangers_;
+    for (const Running& running : running_) spared.push_back(running.supervisor.pid);
+    return end_descendants(kKillLimitMs, nullptr, spared);
   }
 
   bool hand_over() {
     for (auto it = ready_.find(reported_); it != ready_.end(); it = ready_.find(reported_)) {
       DrillResult result = std::move(it->second);
       ready_.erase(it);
-      if (!done_(reported_++, std::move(result))) return false;
+      if (!watch_.done(reported_++, std::move(result))) return false;
     }
     return true;
   }
@@ -190,25 +190,27 @@ class Run {
       ::close(running.supervisor.result_fd);
       reap(running.supervisor.pid);
     }
+    running_.clear();
     return how;
   }
 
   const std::vector<Job>& jobs_;
   const int parallel_;
-  const std::function<bool(std::size_t, DrillResult)>& done_;
+  const RunWatch& watch_;
+  const std::vector<pid_t> strangers_;
   Lifeline lifeline_;
   Interrupts interrupts_;
   std::vector<Running> running_;
   std::map<std::size_t, DrillResult> ready_;
   std::size_t next_ = 0, reported_ = 0;
+  std::string refused_;  // why no supervisor could be started just now
   bool interrupted_ = false;
 };
 
 }  // namespace
 
-RunEnd run_jobs(const std::vector<Job>& jobs, int parallel,
-                const std::function<bool(std::size_t, DrillResult)>& done) {
-  return Run(jobs, parallel, done).go();
+RunEnd run_jobs(const std::vector<Job>& jobs, int parallel, const RunWatch& watch) {
+  return Run(jobs, parallel, watch).go();
 }
 
 }  // namespace kv::drill

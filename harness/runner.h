@@ -2,8 +2,9 @@
 // in the order of the jobs. It starts nothing but supervisors and knows nothing of what they do.
 //
 // Threads: the calling thread only; it must have no other (supervisors are forked from it).
-// Ownership: every supervisor is reaped here. If this process is killed instead, each supervisor
-// sees the end of its lifeline, ends its processes and removes its folder.
+// Ownership: every supervisor is reaped here. This process becomes a subreaper: what a supervisor
+// that was killed leaves behind is ended here, and its folder named. If this process is killed
+// instead, each supervisor sees the end of its lifeline, ends its processes and removes its folder.
 #ifndef HARNESS_RUNNER_H_
 #define HARNESS_RUNNER_H_
 
@@ -24,11 +25,20 @@ struct Job {
 
 enum class RunEnd { kAll, kStopped, kInterrupted };
 
-// `done(index, result)` is called for each job that ran, in the order of the jobs; false from it
-// ends the run (jobs in flight are ended and not reported): kStopped. SIGINT and SIGTERM end it
-// too: kInterrupted; what had finished is reported first.
-RunEnd run_jobs(const std::vector<Job>& jobs, int parallel,
-                const std::function<bool(std::size_t index, DrillResult result)>& done);
+struct RunWatch {
+  // Called for each job that ran, in the order of the jobs; false from it ends the run (jobs in
+  // flight are ended and not reported): kStopped.
+  std::function<bool(std::size_t index, DrillResult result)> done;
+  // Each may be null. Called when it happens, in whatever order; `tick` about every second, for a
+  // display that shows the time.
+  std::function<void(std::size_t index)> started, ended;
+  std::function<void()> tick;
+};
+
+// SIGINT and SIGTERM end it: kInterrupted; what had finished is reported first. A job for which the
+// kernel has no process or no descriptor left waits until another ends; without another its result
+// is an error.
+RunEnd run_jobs(const std::vector<Job>& jobs, int parallel, const RunWatch& watch);
 
 }  // namespace kv::drill
 

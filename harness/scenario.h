@@ -43,11 +43,13 @@ struct SignalStep {
   std::string process;
   int signal = 0;
 };
-// Tells the process to end and waits for it. how: return, exit, _exit, abort, quick_exit.
+// Tells the process to end and, if `wait`, waits for it. how: return, exit, _exit, abort,
+// quick_exit.
 struct ExitStep {
   std::string process;
   std::string how = "return";
   int code = 0;
+  bool wait = true;
 };
 // Waits for the end of a process that ends by itself, by a crash order or by a signal.
 struct EndedStep {

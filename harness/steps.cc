@@ -57,13 +57,18 @@ class Steps {
     return draft;
   }
 
+  // {exit = "worker", wait = false}: there it is no step of its own.
+  static bool is_wait_of_exit(const Node& item, const Entry& entry) {
+    return entry.key == "wait" && entry.value.is(Node::Kind::kBool) && item.find("exit") != nullptr;
+  }
+
   // The step's kind; null: none or several, which was reported.
   const Kind* kind_of(const Node& item) {
     const Kind* found = nullptr;
     for (const Entry& entry : item.table) {
       const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
                                      [&](const Kind& known) { return entry.key == known.key; });
-      if (kind == kKinds.end()) continue;
+      if (kind == kKinds.end() || is_wait_of_exit(item, entry)) continue;
       if (found != nullptr) {
         faults_.add(entry.key_place, fmt::format("{} and {} are two steps, expected one table each",
                                                  found->key, kind->key));

@@ -19,6 +19,14 @@ std::optional<std::uint64_t> read_amount(StepReader& reader, const std::string& 
   if (!amount) return std::nullopt;
   return static_cast<std::uint64_t>(*amount);
 }
+// A drill makes files in its own folder, and where its processes say that they have theirs.
+bool is_below_the_run(const std::string& path) {
+  if (path.empty()) return true;  // refused already
+  if (("/" + path + "/").find("/../") != std::string::npos) return false;
+  const auto close = path.find('}');
+  if (path.front() != '{' || close == std::string::npos) return false;
+  return path.substr(0, close) != "{run" || path.compare(close, 2, "}/") == 0;
+}
 }  // namespace
 
 Deeds read_order(StepReader& reader) {
@@ -113,7 +121,13 @@ Deeds read_file(StepReader& reader) {
 
 Deeds read_place(StepReader& reader) {
   PlaceStep step;
-  step.path = reader.path(*reader.fields.find("place"), "place");
+  const Node& path = *reader.fields.find("place");
+  step.path = reader.path(path, "place");
+  if (path.is(Node::Kind::kText) && !is_below_the_run(step.path)) {
+    reader.faults.add(path, fmt::format("place = \"{}\" may lie anywhere, expected a path that "
+                                        "begins with {{run}}/ or {{PROCESS.FACT}}, without \"..\"",
+                                        step.path));
+  }
   step.contents = reader.fields.text("contents").value_or("");
   step.socket = reader.fields.boolean("socket").value_or(false);
   step.replace = reader.fields.boolean("replace").value_or(false);

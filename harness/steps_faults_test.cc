@@ -91,6 +91,18 @@ const BadInput kProcessStep[] = {
     {"AbortHasNoCode",
      started(R"({exit = "worker", how = "abort", code = 1},)"),
      {"8:41: abort has no code, expected the step without it"}},
+    {"AFilePlacedAnywhere",
+     started(R"({place = "/etc/passwd"},)"),
+     {R"(8:10: place = "/etc/passwd" may lie anywhere)"
+      R"(, expected a path that begins with {run}/ or {PROCESS.FACT}, without "..")"}},
+    {"AFilePlacedAboveTheRun",
+     started(R"({place = "{run}/../x"},)"),
+     {R"(8:10: place = "{run}/../x" may lie anywhere)"
+      R"(, expected a path that begins with {run}/ or {PROCESS.FACT}, without "..")"}},
+    {"AFilePlacedBesideTheRun",
+     started(R"({place = "{run}x"},)"),
+     {R"(8:10: place = "{run}x" may lie anywhere)"
+      R"(, expected a path that begins with {run}/ or {PROCESS.FACT}, without "..")"}},
     {"CodeAndSignal",
      started(R"({ended = "worker", code = 0, signal = "KILL"},)"),
      {"8:39: code and signal exclude each other, expected one of them"}},

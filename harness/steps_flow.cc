@@ -100,18 +100,29 @@ bool Flow::was_started(const std::string& process, std::string_view key) {
 bool Flow::alive(const std::string& process, std::string_view key) {
   if (!was_started(process, key)) return false;
   const ProcessState& state = processes_[process];
-  if (state.state == Process::kAlive) return true;
+  if (state.state == Process::kAlive || state.state == Process::kTold) return true;
   refuse(key, fmt::format("{} {} in line {}, expected the step before that", process,
                           state.state == Process::kKilled ? "was killed" : "ended", state.line));
   return false;
 }
 
+bool Flow::told(const std::string& process, std::string_view key) {
+  const ProcessState& state = processes_[process];
+  if (state.state != Process::kTold) return false;
+  refuse(key, fmt::format("{} was told to end in line {}, expected {}", process, state.line,
+                          key == "exit" ? "ended" : "the step before that"));
+  return true;
+}
+
 void Flow::on(const StartStep& step) {
   ProcessState& state = processes_[step.process];
-  if (state.state == Process::kAlive || state.state == Process::kKilled) {
-    refuse("start", fmt::format("{} was started in line {} and has not ended, expected exit or "
-                                "ended before",
-                                step.process, state.line));
+  if (state.state != Process::kNew && state.state != Process::kEnded) {
+    const char* what = state.state == Process::kAlive  ? "started"
+                       : state.state == Process::kTold ? "told to end"
+                                                       : "killed";
+    refuse("start", fmt::format("{} was {} in line {} and has not ended, expected {} before",
+                                step.process, what, state.line,
+                                state.state == Process::kAlive ? "exit or ended" : "ended"));
   }
   state = {Process::kAlive, now_->source->place.line};
   ever_started_.insert(step.process);
@@ -126,8 +137,9 @@ void Flow::on(const SignalStep& step) {
 }
 
 void Flow::on(const ExitStep& step) {
-  if (!alive(step.process, "exit")) return;
-  processes_[step.process] = {Process::kEnded, now_->source->place.line};
+  if (!alive(step.process, "exit") || told(step.process, "exit")) return;
+  processes_[step.process] = {step.wait ? Process::kEnded : Process::kTold,
+                              now_->source->place.line};
 }
 
 void Flow::on(const EndedStep& step) {
@@ -189,9 +201,9 @@ Flow::ClientState* Flow::usable(const std::string& client) {
                                  client, near_word(client, keys(clients_))));
     return nullptr;
   }
-  if (found->second.state == Client::kClosed || found->second.state == Client::kRefused) {
+  if (found->second.state == Client::kGone || found->second.state == Client::kRefused) {
     refuse("client", fmt::format("client \"{}\" was {} in line {}, expected connect before", client,
-                                 found->second.state == Client::kClosed ? "closed" : "refused",
+                                 found->second.state == Client::kGone ? "closed" : "refused",
                                  found->second.line));
     return nullptr;
   }
@@ -240,7 +252,7 @@ void Flow::on(const CloseStep& step) {
   if (step.half) {
     client->half_closed = true;
   } else {
-    client->state = Client::kClosed;
+    client->state = Client::kGone;
   }
   client->line = now_->source->place.line;
 }

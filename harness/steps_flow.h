@@ -30,12 +30,13 @@ class Flow {
   const std::set<std::string>& started() const { return ever_started_; }
 
  private:
-  enum class Process : std::uint8_t { kNew, kAlive, kKilled, kEnded };
+  // kTold: to end, by a step that did not wait for it.
+  enum class Process : std::uint8_t { kNew, kAlive, kTold, kKilled, kEnded };
   struct ProcessState {
     Process state = Process::kNew;
     int line = 0;  // of the step that brought it there
   };
-  enum class Client : std::uint8_t { kOpen, kEnd, kRefused, kClosed };
+  enum class Client : std::uint8_t { kOpen, kEnd, kRefused, kGone };
   struct ClientState {
     Client state = Client::kOpen;
     bool half_closed = false;
@@ -79,8 +80,10 @@ class Flow {
 
   // Reports at the value of `key` of the present step, unless the step is broken.
   void refuse(std::string_view key, std::string message);
-  // The process lives; if not, says so.
+  // The process may live; if not, says so.
   bool alive(const std::string& process, std::string_view key);
+  // It was told to end, and takes no orders any more; says so.
+  bool told(const std::string& process, std::string_view key);
   // It was started at some time; if not, says so.
   bool was_started(const std::string& process, std::string_view key);
   void started_templates(const std::string& path, std::string_view key);

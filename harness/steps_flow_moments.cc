@@ -75,7 +75,8 @@ void Flow::call_made(const std::string& as, std::string_view key) {
 }
 
 void Flow::on(const CallStep& step) {
-  alive(step.process, now_->source->find("in") != nullptr ? "in" : "call");
+  const std::string_view key = now_->source->find("in") != nullptr ? "in" : "call";
+  if (alive(step.process, key)) told(step.process, key);
   call_made(step.as, now_->source->find("as") != nullptr ? "as" : "call");
 }
 

@@ -44,6 +44,7 @@ Deeds read_exit(StepReader& reader) {
   if (const Node* code = reader.fields.find("code"); code != nullptr && step.how == "abort") {
     reader.faults.add(*code, "abort has no code, expected the step without it");
   }
+  step.wait = reader.fields.boolean("wait").value_or(true);
   return {{step}};
 }
 

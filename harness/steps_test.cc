@@ -76,6 +76,9 @@ TEST(StepsTest, EveryStepHasALineForPeople) {
 {signal = "SIGTERM", to = "worker"},
 {ended = "worker", signal = "TERM"},
 {start = "worker"},
+{exit = "worker", wait = false},
+{ended = "worker"},
+{start = "worker"},
 {exit = "worker", how = "_exit", code = 3},)"),
               ElementsAreArray({
                   "hold vmm.map in worker as park",
@@ -109,6 +112,9 @@ TEST(StepsTest, EveryStepHasALineForPeople) {
                   "crash at listener.accepted in worker by SEGV",
                   "signal TERM to worker",
                   "worker ended by signal TERM",
+                  "start worker",
+                  "exit worker, without waiting",
+                  "worker ended",
                   "start worker",
                   "exit worker by _exit with code 3",
               }));
@@ -226,6 +232,17 @@ TEST(StepsTest, EndsSayCodeOrSignal) {
   EXPECT_EQ(std::get<EndedStep>(steps[2].deed).signal, SIGSEGV);
   EXPECT_FALSE(std::get<EndedStep>(steps[4].deed).code);
   EXPECT_EQ(std::get<ExitStep>(steps[6].deed).how, "abort");
+}
+
+TEST(StepsTest, AProcessThatWasToldToEndIsThereUntilItsEndWasWaitedFor) {
+  EXPECT_THAT(faults_of(connected(R"({exit = "worker", wait = false},
+{wait = "vmm.map"}, {client = "c", expect = "eof"}, {advance = "5s"}, {hold = "vmm.unmap"},
+{signal = "KILL", to = "worker"}, {ended = "worker", signal = "KILL"},
+{start = "worker"}, {exit = "worker", wait = false}, {ended = "worker", code = 0},
+{start = "worker"}, {exit = "worker", wait = true},)")),
+              ::testing::IsEmpty());
+  EXPECT_FALSE(only_deed<ExitStep>(R"({exit = "worker", wait = false})").wait);
+  EXPECT_TRUE(only_deed<ExitStep>(R"({exit = "worker"})").wait);
 }
 
 TEST(StepsTest, ARepeatHoldsItsSteps) {

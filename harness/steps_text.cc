@@ -36,6 +36,7 @@ struct Describe {
     std::string text = "exit " + step.process;
     if (step.how != "return") text += " by " + step.how;
     if (step.code != 0) text += fmt::format(" with code {}", step.code);
+    if (!step.wait) text += ", without waiting";
     return text;
   }
   std::string operator()(const EndedStep& step) const {

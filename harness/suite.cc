@@ -1,19 +1,24 @@
 #include "harness/suite.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 
+#include "harness/card_ledger.h"
 #include "harness/describe.h"
 #include "harness/engine.h"
 #include "harness/loader.h"
+#include "harness/run_folder.h"
 
 namespace kv::drill {
 namespace {
@@ -21,12 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDescribeLimitMs = 10'000;
-
-fs::path own_folder() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path(".") : self.parent_path();
-}
+constexpr int kInterrupted = 130;
 
 tl::expected<std::string, std::string> read_file(const std::string& path) {
   std::error_code error;
@@ -61,11 +61,19 @@ std::string pattern_of(const std::string& name) {
   return pattern;
 }
 
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+// All that decides what a run does; from whatever folder it is repeated.
 std::string options_to_repeat(const CommandLine& line) {
   std::string options;
-  if (!line.engine.empty()) options += " --engine " + shell_word(line.engine);
-  if (!line.driver.empty()) options += " --driver " + shell_word(line.driver);
-  if (line.card != "fake") options += " --card " + line.card;
+  if (!line.engine.empty()) options += " --engine " + shell_word(absolute(line.engine));
+  if (!line.driver.empty()) options += " --driver " + shell_word(absolute(line.driver));
+  if (line.card != CommandLine().card) options += " --card " + line.card;
+  if (line.runs_folder != CommandLine().runs_folder) {
+    options += " --runs " + shell_word(absolute(line.runs_folder));
+  }
   return options;
 }
 
@@ -77,7 +85,8 @@ tl::expected<Engine, SuiteError> describe_engine(const std::string& program) {
   auto text = describe(program, kDescribeLimitMs);
   if (!text) {
     return tl::unexpected(
-        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, text.error())}, 4});
+        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, text.error().why)},
+                   text.error().interrupted ? kInterrupted : 4});
   }
   auto engine = engine_from_json(program, *text);
   if (!engine) {
@@ -120,19 +129,39 @@ tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
 
 tl::expected<Suite, SuiteError> open_suite(const CommandLine& line) {
   Suite suite;
-  const fs::path here = own_folder();
+  const fs::path here(own_folder());
   const std::string program =
-      line.engine.empty() ? (here / "kvworker").string() : fs::absolute(line.engine).string();
+      line.engine.empty() ? (here / "kvworker").string() : absolute(line.engine);
   auto engine = describe_engine(program);
   if (!engine) return tl::unexpected(std::move(engine.error()));
   suite.engine = *std::move(engine);
-  suite.fake_card = line.driver.empty() && line.card == "fake";
-  suite.driver = !line.driver.empty()  ? fs::absolute(line.driver).string()
+  suite.driver = !line.driver.empty()  ? absolute(line.driver)
                  : line.card == "cuda" ? std::string("libcuda.so.1")
                                        : (here / "card" / "libcuda.so.1").string();
+  suite.fake_card = line.driver.empty() ? line.card == "fake" : is_fake_card(suite.driver);
   if (auto loaded = load_all(line, &suite); !loaded)
     return tl::unexpected(std::move(loaded.error()));
   return suite;
+}
+
+tl::expected<void, SuiteError> ready_to_run(const Suite& suite, const CommandLine& line) {
+  const auto refused = [](std::string text) {
+    return tl::unexpected(SuiteError{{"kvdrill: " + std::move(text)}, 2});
+  };
+  if (std::string why = why_not_loadable(suite.driver); !why.empty()) {
+    const std::string what = !line.driver.empty() ? "--driver " + line.driver
+                             : suite.fake_card    ? "the fake card " + suite.driver
+                                                  : "--card cuda";
+    return refused(fmt::format("{}: expected a driver library that can be loaded: {}", what, why));
+  }
+  std::size_t ipc = 0;
+  for (const Drill* drill : choose(suite, line)) {
+    for (const ProcessSpec& process : drill->processes) ipc = std::max(ipc, process.ipc.size());
+  }
+  if (std::string why = too_long_for_sockets(absolute(line.runs_folder), ipc); !why.empty()) {
+    return refused("--runs " + std::move(why));
+  }
+  return {};
 }
 
 bool chosen(const std::string& pattern, const Drill& drill) {
@@ -140,10 +169,12 @@ bool chosen(const std::string& pattern, const Drill& drill) {
   return ::fnmatch(pattern.c_str(), drill.full_name().c_str(), 0) == 0;
 }
 
-std::vector<const Drill*> choose(const Suite& suite, const CommandLine& line) {
+std::vector<const Drill*> choose(const Suite& suite, const CommandLine& line,
+                                 const std::set<std::string>* only) {
   std::vector<const Drill*> drills;
   for (const Scenario& scenario : suite.scenarios) {
     for (const Drill& drill : scenario.drills) {
+      if (only != nullptr && only->count(drill.full_name()) == 0) continue;
       if (chosen(line.filter, drill)) drills.push_back(&drill);
     }
   }
@@ -170,7 +201,7 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   options.engine = suite.engine.path;
   options.driver = suite.driver;
   options.fake_card = suite.fake_card;
-  options.runs_folder = fs::absolute(line.runs_folder).string();
+  options.runs_folder = absolute(line.runs_folder);
   options.keep = line.keep;
   if (proof != nullptr) {
     options.skip = proof->skip;
@@ -178,39 +209,58 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   }
   std::error_code error;
   fs::path self = fs::read_symlink("/proc/self/exe", error);
-  options.repeat = fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
-                               proof == nullptr ? "run" : "prove", shell_word(drill.position.file),
-                               shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
+  options.repeat =
+      fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
+                  proof == nullptr ? "run" : "prove", shell_word(absolute(drill.position.file)),
+                  shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
   return job;
 }
 
-std::string_view sanitizer() {
-#if defined(__SANITIZE_ADDRESS__)
-  return "asan";
-#elif defined(__SANITIZE_THREAD__)
-  return "tsan";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  return "asan";
-#elif __has_feature(thread_sanitizer)
-  return "tsan";
-#else
-  return {};
-#endif
-#else
-  return {};
-#endif
+std::string own_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? std::string(".") : self.parent_path().string();
 }
 
-std::string reason_to_skip(const Drill& drill, const Proof* proof) {
-  const std::string_view mine = sanitizer();
-  if (mine.empty()) return {};
-  const auto& lists = proof != nullptr ? proof->not_under : drill.not_under;
-  if (std::find(lists.begin(), lists.end(), mine) != lists.end() ||
-      std::find(drill.not_under.begin(), drill.not_under.end(), mine) != drill.not_under.end()) {
-    return fmt::format("not under {}, as the file says", mine);
+std::string why_not_loadable(const std::string& library) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "cannot make a pipe";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[0]);
+    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) ::_exit(0);
+    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): one thread
+    const std::string_view text(why == nullptr ? "no reason given" : why);
+    ::_exit(::write(ends[1], text.data(), text.size()) > 0 ? 1 : 2);
   }
-  return {};
+  ::close(ends[1]);
+  std::string why(pid < 0 ? "cannot start a process" : "");
+  char chunk[4096];
+  for (ssize_t n = 1; pid > 0 && n != 0;) {
+    n = ::read(ends[0], chunk, sizeof chunk);
+    if (n > 0) why.append(chunk, static_cast<std::size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (why.empty() && WIFSIGNALED(status)) {
+    why = fmt::format("loading it ends in signal {}", WTERMSIG(status));
+  }
+  return why;
+}
+
+std::string reason_to_skip(const Drill& drill, const Proof* proof, std::string_view sanitizer) {
+  const auto holds = [sanitizer](const std::vector<std::string>& list) {
+    return !sanitizer.empty() && std::find(list.begin(), list.end(), sanitizer) != list.end();
+  };
+  const auto because = [sanitizer](const std::string& reason) {
+    return fmt::format("not under {}, as the file says{}{}", sanitizer, reason.empty() ? "" : ": ",
+                       reason);
+  };
+  if (proof != nullptr && holds(proof->not_under)) return because(proof->reason);
+  return holds(drill.not_under) ? because(drill.not_under_reason) : std::string();
 }
 
 }  // namespace kv::drill

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "harness/checks.h"
 #include "harness/executor.h"
 #include "harness/executor_situation.h"
+#include "harness/files.h"
 #include "harness/leftovers.h"
 #include "harness/process.h"
 #include "harness/run_folder.h"
@@ -97,6 +99,9 @@ class Run {
   // Everything up to the verdict. False: interrupted, there is none.
   bool go(DrillResult* result) {
     folder_.write("plan.txt", plan_text(drill_, options_.repeat, options_.skip));
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      own_files_.insert(entry.path().filename());
+    }
     executor_.run();
     Findings& findings = executor_.findings();
     if (!findings.interrupted && !findings.cut_at) executor_.end_gently();
@@ -104,7 +109,8 @@ class Run {
     const auto orphans = end_orphans();
     if (findings.interrupted) return remove_placed();
     executor_.judge_orders();
-    const Record record = make_record({drill_, options_, folder_, situation_, executor_}, orphans);
+    const Record record =
+        make_record({drill_, options_, folder_, situation_, executor_, own_files_}, orphans);
     remove_placed();
     result->checks = std::move(findings.checks);
     judge(record, findings, result);
@@ -147,10 +153,12 @@ class Run {
     return left;
   }
 
-  // What the drill itself put outside of its folder. Always false.
+  // What the drill itself put outside of its folder; a folder that is not empty stays. Always
+  // false.
   bool remove_placed() {
-    for (const std::string& path : executor_.placed()) {
-      if (!path.starts_with(folder_.path() + "/")) ::remove(path.c_str());
+    const auto& placed = executor_.placed();
+    for (auto path = placed.rbegin(); path != placed.rend(); ++path) {
+      if (!path->starts_with(folder_.path() + "/")) ::remove(path->c_str());
     }
     return false;
   }
@@ -184,6 +192,7 @@ class Run {
   static void add_process(const Instance& instance, DrillResult* result) {
     ProcessResult process;
     process.name = instance.name();
+    process.ready = instance.ready;
     if (instance.end && instance.end->by_signal) {
       process.signal = instance.end->value;
       process.core_signal = signal_name(instance.end->value);
@@ -199,6 +208,7 @@ class Run {
   Board board_;
   Situation situation_;
   Executor executor_;
+  std::set<std::string> own_files_ = {"stacks.txt"};
 };
 
 void broken(DrillResult* result, const Drill& drill, std::string name, std::string why) {
@@ -213,7 +223,7 @@ bool as_expected(const DrillResult& result, const Drill& drill, const RunOptions
   std::set<std::string> failed;
   for (const CheckResult& check : result.checks) {
     if (check.verdict == Verdict::kFail) failed.insert(check.name);
-    if (check.verdict != Verdict::kFail && check.verdict != Verdict::kPass) return false;
+    if (check.verdict > Verdict::kSkip && check.verdict != Verdict::kFail) return false;
   }
   return failed ==
          std::set<std::string>(options.expected_failures.begin(), options.expected_failures.end());
@@ -259,16 +269,6 @@ void close_others(int one, int other) {
   ::close_range(from, ~0u, 0);
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifeline) {
@@ -298,8 +298,13 @@ Supervisor fork_drill(const Drill& drill, const RunOptions& options, int lifelin
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid != 0) {
+    const int error = errno;
     ::close(ends[1]);
-    if (pid < 0) refuse("forking a supervisor");
+    if (pid < 0) {
+      ::close(ends[0]);
+      errno = error;
+      refuse("forking a supervisor");
+    }
     return {pid, ends[0]};
   }
   ::signal(SIGPIPE, SIG_IGN);

@@ -5,20 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/board/sanitizer.h"
+
 namespace kv::drill {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // A sanitizer replaces the handlers of these, and then a crash ends with its exit code instead.
 constexpr std::string_view kLeaveSignals =
@@ -38,7 +28,7 @@ std::string own(std::string_view name) {
 std::map<std::string, std::string> environment_of(const Drill& drill, const RunOptions& options,
                                                   const RunFolder& folder,
                                                   const ProcessSpec& process) {
-  auto all = sanitizer_options(environ, kSanitized);
+  auto all = sanitizer_options(environ, !kSanitizer.empty());
   const std::string path = own("PATH");
   all["PATH"] = path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
   all["LANG"] = "C.UTF-8";

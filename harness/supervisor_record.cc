@@ -59,10 +59,9 @@ Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
   ended.pid = instance.child.pid();
   ended.end = instance.end;
   ended.expected = instance.expected;
-  ended.expected.process = instance.name();
   ended.asked = instance.asked || instance.expected.any;
   ended.ready = instance.ready;
-  ended.gentle = instance.gentle && instance.end && !instance.end->by_signal;
+  ended.owes_everything = owes_everything(instance);
   ended.descriptors_left = instance.descriptors_left;
   ended.threads_left = instance.threads_left;
   if (!instance.end_said && !instance.expected.any) {
@@ -88,24 +87,31 @@ Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
 // Files that nobody is to blame for: those that a process had announced and, ended without a
 // chance, could not remove, and those that the drill itself put there.
 std::vector<std::string> excused_files(const RecordSources& from) {
-  std::vector<std::string> files = from.executor.placed();
+  std::vector<std::string> files;
   for (const Instance& instance : from.situation.instances()) {
-    if (instance.gentle && instance.end && !instance.end->by_signal) continue;
+    const bool owes = owes_everything(instance);
     for (const auto& [name, value] : instance.facts) {
-      if (value.starts_with('/')) files.push_back(value);
+      if (!value.starts_with('/')) continue;
+      // Whoever took over the path of a process that died took over its removal.
+      std::erase(files, value);
+      if (!owes) files.push_back(value);
     }
   }
+  const auto& placed = from.executor.placed();
+  files.insert(files.end(), placed.begin(), placed.end());
   return files;
 }
 
+// Below the folder in which the engines run, without what the harness itself has there.
 std::vector<std::string> files_left(const RecordSources& from) {
-  const auto excused = excused_files(from);
-  std::vector<std::string> left;
-  for (const std::string& root : {from.folder.socket_root(), from.folder.segment_root()}) {
-    for (std::string& entry : unexcused(root, tree(root), excused)) {
-      left.push_back(root.substr(from.folder.path().size() + 1) + "/" + std::move(entry));
-    }
-  }
+  const std::string& root = from.folder.path();
+  auto left = unexcused(root, tree(root), excused_files(from));
+  std::erase_if(left, [&from](const std::string& entry) {
+    const auto slash = entry.find('/');
+    const std::string top = entry.substr(0, slash);
+    if (top == "s" || top == "m") return slash == entry.size() - 1;
+    return from.own_files.count(top) != 0;
+  });
   return left;
 }
 
@@ -123,16 +129,16 @@ std::vector<std::string> default_left(const RecordSources& from) {
 
 }  // namespace
 
-std::vector<std::string> logged_texts(const std::vector<Step>& steps) {
-  std::vector<std::string> texts;
+std::vector<AllowedLog> allowed_logs(const std::vector<Step>& steps) {
+  std::vector<AllowedLog> allowed;
   for (const Step& step : steps) {
     if (const auto* logged = std::get_if<LoggedStep>(&step.deed)) {
-      texts.push_back(logged->text);
+      allowed.push_back({logged->process, logged->text});
     } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
-      for (std::string& text : logged_texts(repeat->steps)) texts.push_back(std::move(text));
+      for (AllowedLog& one : allowed_logs(repeat->steps)) allowed.push_back(std::move(one));
     }
   }
-  return texts;
+  return allowed;
 }
 
 Record make_record(const RecordSources& from, std::vector<std::string> orphans) {
@@ -147,7 +153,8 @@ Record make_record(const RecordSources& from, std::vector<std::string> orphans) 
   record.processes_left = std::move(orphans);
   record.hang = findings.hang;
   record.hang_position = findings.hang_position;
-  record.log_allowed = logged_texts(from.drill.steps);
+  record.log_allowed = allowed_logs(from.drill.steps);
+  record.card_looked_at = from.options.fake_card;
   record.cut_short = findings.cut_at;
   if (record.cut_short) return record;  // what is left then is not judged
   if (from.options.fake_card) {

@@ -5,6 +5,7 @@
 #ifndef HARNESS_SUPERVISOR_RECORD_H_
 #define HARNESS_SUPERVISOR_RECORD_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,15 @@ struct RecordSources {
   const RunFolder& folder;
   Situation& situation;
   Executor& executor;
+  // What the harness itself has made in the run folder, by its names there.
+  const std::set<std::string>& own_files;
 };
 
 // `orphans`: the descendants that had to be killed.
 Record make_record(const RecordSources& from, std::vector<std::string> orphans);
 
 // Of all `logged` steps, also within `repeat`.
-std::vector<std::string> logged_texts(const std::vector<Step>& steps);
+std::vector<AllowedLog> allowed_logs(const std::vector<Step>& steps);
 
 }  // namespace kv::drill
 

@@ -15,6 +15,8 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/board/proc_stat.h"
+
 namespace kv::drill {
 
 namespace {
@@ -158,16 +160,13 @@ void read_call(const std::string& folder, ThreadState* thread) {
   thread->timed = is_timed(number, args);
 }
 
-// "TID (name) STATE ..."; the name may hold any byte, also ')'.
 bool read_stat(const std::string& folder, ThreadState* thread) {
   std::string text;
   if (read_small(folder + "stat", &text) != 0) return false;
-  const auto begin = text.find('('), end = text.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos || end + 2 >= text.size()) {
-    return false;
-  }
-  thread->comm = text.substr(begin + 1, end - begin - 1);
-  thread->state = text[end + 2];
+  const auto stat = parse_stat(text);
+  if (!stat) return false;
+  thread->comm = stat->name;
+  thread->state = stat->state;
   return true;
 }
 
@@ -238,12 +237,6 @@ bool has_armed_timer(pid_t pid) {
   return false;
 }
 
-std::vector<Watched> watch_all(const std::vector<pid_t>& pids) {
-  std::vector<Watched> processes;
-  for (const pid_t pid : pids) processes.push_back({pid, {}});
-  return processes;
-}
-
 }  // namespace
 
 std::vector<ThreadState> look(const std::vector<Watched>& processes) {
@@ -274,10 +267,6 @@ std::vector<ThreadState> look(const std::vector<Watched>& processes) {
     }
   }
   return threads;
-}
-
-std::vector<ThreadState> look(const std::vector<pid_t>& pids) {
-  return look(watch_all(pids));
 }
 
 Motion judge(const std::vector<ThreadState>& before, const std::vector<ThreadState>& after) {
@@ -319,10 +308,6 @@ Motion motion(const std::vector<Watched>& processes,
     if (has_armed_timer(thread.pid)) return Motion::kMoving;
   }
   return sequence() == sequence_before ? now : Motion::kMoving;
-}
-
-Motion motion(const std::vector<pid_t>& pids, const std::function<std::uint64_t()>& sequence) {
-  return motion(watch_all(pids), sequence);
 }
 
 std::string to_string(const ThreadState& thread, const std::string& label) {

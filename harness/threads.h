@@ -45,7 +45,6 @@ struct Watched {
 
 // One look at all threads of these processes, by pid and tid; a process that is gone is left out.
 std::vector<ThreadState> look(const std::vector<Watched>& processes);
-std::vector<ThreadState> look(const std::vector<pid_t>& pids);
 
 enum class Motion { kMoving, kStuck, kUnknown };
 // Two looks with `sequence()` (the board's next sequence) read around them. kMoving: somebody may
@@ -56,7 +55,6 @@ enum class Motion { kMoving, kStuck, kUnknown };
 // written before that instant.
 Motion motion(const std::vector<Watched>& processes,
               const std::function<std::uint64_t()>& sequence);
-Motion motion(const std::vector<pid_t>& pids, const std::function<std::uint64_t()>& sequence);
 
 // What two looks, one after the other, say by themselves (no timers, no board): for motion().
 Motion judge(const std::vector<ThreadState>& before, const std::vector<ThreadState>& after);

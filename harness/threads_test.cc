@@ -30,8 +30,6 @@ namespace {
 
 using ::testing::IsEmpty;
 
-using Pids = std::vector<pid_t>;
-
 std::uint64_t nothing_recorded() {
   return 0;
 }
@@ -61,7 +59,7 @@ class Forked {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       std::thread([] {}).join();  // with the first one, a sanitizer starts one of its own
       const pid_t main = ::getpid();
-      for (const auto& thread : look(Pids{main})) {
+      for (const auto& thread : look({{main, {}}})) {
         if (thread.tid != main && ::write(ready[1], &thread.tid, sizeof thread.tid) < 0) ::_exit(1);
       }
       ::close(ready[0]);
@@ -88,7 +86,7 @@ class Forked {
 };
 
 std::vector<ThreadState> look_at(const Forked& child) {
-  return look(std::vector<Watched>{child.watched()});
+  return look({child.watched()});
 }
 
 Motion motion_of(std::initializer_list<const Forked*> children) {
@@ -104,7 +102,7 @@ Motion motion_of(std::initializer_list<const Forked*> children) {
 // Looks until the main thread of the child is asleep in that call; its state then.
 ThreadState asleep_in(pid_t pid, const std::vector<std::string>& calls) {
   for (;;) {
-    for (const auto& thread : look(Pids{pid})) {
+    for (const auto& thread : look({{pid, {}}})) {
       const bool there = std::find(calls.begin(), calls.end(), thread.call) != calls.end();
       if (thread.tid == pid && thread.state == 'S' && there) return thread;
     }
@@ -294,8 +292,7 @@ TEST(Motion, AnEventOnTheBoardIsMotion) {
   const Forked child(sleep_for_ever);
   asleep_in(child.pid(), {"pause", "ppoll"});
   std::uint64_t sequence = 0;
-  EXPECT_EQ(motion(std::vector<Watched>{child.watched()}, [&] { return sequence++; }),
-            Motion::kMoving);
+  EXPECT_EQ(motion({child.watched()}, [&] { return sequence++; }), Motion::kMoving);
 }
 
 // A pair hands a byte to and fro a number of times, then both wait for ever. "Stuck" may be said of

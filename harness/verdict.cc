@@ -2,7 +2,6 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 namespace kv::drill {
@@ -11,13 +10,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNames = {"pass", "skip", "void", "fail", "error"};
-
-std::optional<Verdict> verdict_of(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<Verdict>(i);
-  }
-  return std::nullopt;
-}
 
 Json to_object(const CheckResult& check) {
   Json object = {{"name", check.name},
@@ -34,7 +26,7 @@ Json to_object(const CheckResult& check) {
 // The verdict of an object; an exception of the library's kind when it is none of the five.
 Verdict verdict_in(const Json& object) {
   const auto name = object.at("verdict").get<std::string>();
-  const auto verdict = verdict_of(name);
+  const auto verdict = verdict_by_name(name);
   if (!verdict) throw Json::other_error::create(501, "unknown verdict '" + name + "'", &object);
   return *verdict;
 }
@@ -53,7 +45,8 @@ CheckResult check_in(const Json& object) {
 
 ProcessResult process_in(const Json& object) {
   return {object.at("name").get<std::string>(), object.at("exit").get<int>(),
-          object.at("signal").get<int>(), object.at("core_signal").get<std::string>()};
+          object.at("signal").get<int>(), object.at("core_signal").get<std::string>(),
+          object.at("ready").get<bool>()};
 }
 
 }  // namespace
@@ -61,6 +54,13 @@ ProcessResult process_in(const Json& object) {
 std::string_view verdict_name(Verdict verdict) {
   const auto index = static_cast<std::size_t>(verdict);
   return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+std::optional<Verdict> verdict_by_name(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<Verdict>(i);
+  }
+  return std::nullopt;
 }
 
 std::string result_to_json(const DrillResult& result) {
@@ -71,7 +71,8 @@ std::string result_to_json(const DrillResult& result) {
     processes.push_back({{"name", process.name},
                          {"exit", process.exit},
                          {"signal", process.signal},
-                         {"core_signal", process.core_signal}});
+                         {"core_signal", process.core_signal},
+                         {"ready", process.ready}});
   }
   const Json object = {{"name", result.name},
                        {"file", result.file},
@@ -82,7 +83,8 @@ std::string result_to_json(const DrillResult& result) {
                        {"checks", std::move(checks)},
                        {"processes", std::move(processes)},
                        {"folder", result.folder},
-                       {"repeat", result.repeat}};
+                       {"repeat", result.repeat},
+                       {"note", result.note}};
   // What engines wrote may be no UTF-8: it must not cost the verdict.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -103,6 +105,7 @@ tl::expected<DrillResult, std::string> result_from_json(std::string_view text) {
     }
     result.folder = object.at("folder").get<std::string>();
     result.repeat = object.at("repeat").get<std::string>();
+    result.note = object.at("note").get<std::string>();
     return result;
   } catch (const Json::exception& error) {
     return tl::unexpected(std::string("not a drill's result: ") + error.what());

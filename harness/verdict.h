@@ -3,6 +3,7 @@
 #define HARNESS_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -15,12 +16,13 @@ namespace kv::drill {
 // From best to worst; the worst of its checks is a run's.
 enum class Verdict : std::uint8_t {
   kPass,
-  kSkip,   // not run, with a reason
-  kVoid,   // the injected fault never fired, or a probe did not answer: not a pass
+  kSkip,  // not run, or not judged in full, with a reason
+  kVoid,  // the injected fault never fired, or a probe did not answer: not a pass
   kFail,
   kError,  // the harness itself
 };
 std::string_view verdict_name(Verdict verdict);  // "pass", "skip", "void", "fail", "error"
+std::optional<Verdict> verdict_by_name(std::string_view name);
 
 struct CheckResult {
   std::string name;
@@ -31,9 +33,10 @@ struct CheckResult {
 
 struct ProcessResult {
   std::string name;
-  int exit = -1;    // code; -1 when it died by a signal or was not started
-  int signal = 0;   // 0 when it exited
+  int exit = -1;            // code; -1 when it died by a signal or was not started
+  int signal = 0;           // 0 when it exited
   std::string core_signal;  // "SIGSEGV", for people; empty without
+  bool ready = true;        // it said so, or it was never started
 };
 
 struct DrillResult {
@@ -47,6 +50,7 @@ struct DrillResult {
   std::vector<ProcessResult> processes;
   std::string folder;  // the run folder, if it was kept
   std::string repeat;  // the command that repeats it
+  std::string note;    // what a passing run has to say all the same; mostly empty
 };
 
 // One line of JSON and back (from supervisor to runner; also verdict.json in the run folder).

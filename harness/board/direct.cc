@@ -1,8 +1,8 @@
 // The supervisor tells processes what to do: orders, commands, the end, the clock.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "harness/board/board_impl.h"
 #include "harness/board/futex.h"
 #include "harness/board/layout.h"
+#include "harness/board/proc_stat.h"
 #include "harness/board/recorder.h"
 #include "harness/board/session.h"
 
@@ -29,18 +30,35 @@ void ring(ProcessSlot& process) {
   futex_wake_all(process.bell);
 }
 
+// The state of a thread in the words of proc(5): 'T' is stopped. '\0': it is gone.
+char state_of(pid_t pid, pid_t tid) {
+  char text[512];
+  const std::string path =
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/stat";
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return '\0';
+  const ssize_t length = ::read(fd, text, sizeof text);
+  ::close(fd);
+  const auto stat = parse_stat({text, length < 0 ? 0 : static_cast<std::size_t>(length)});
+  return stat ? stat->state : '\0';
+}
+
 // Lets a frozen process go on. Its thread has said that it freezes and is about to: a SIGCONT that
-// came before the stop would be lost, so the stop is awaited where the kernel tells us of it, which
-// it does of our children. Their end, or a SIGCONT of somebody else's, ends the wait too.
-void thaw(pid_t pid) {
-  const auto id = static_cast<id_t>(pid);
-  siginfo_t state{};
-  while (::waitid(P_PID, id, &state, WSTOPPED | WCONTINUED | WEXITED | WNOWAIT) != 0 &&
-         errno == EINTR) {
+// came before the stop would be lost, so the stop is awaited. The kernel reports it to a parent
+// alone, and this may be a grandchild, so its state is read again until it is there; between the
+// word and the stop lies one system call. A debugger can keep the stop to itself: hence the limit.
+void thaw(pid_t pid, ThreadSlot& thread) {
+  constexpr int kLooks = 2'000;
+  const std::uint32_t stopping = thread.held_by.load(std::memory_order_acquire);
+  for (int i = 0; i < kLooks; ++i) {
+    const char state = state_of(pid, thread.tid);
+    if (state == '\0' || state == 'Z' || state == 'X') return;
+    if (state == 'T') break;
+    // Somebody else's SIGCONT may have come first.
+    if (thread.held_by.load(std::memory_order_acquire) != stopping) return;
+    futex_wait_for_ms(thread.held_by, stopping, 1);
   }
   ::kill(pid, SIGCONT);
-  // Takes the report of this very SIGCONT, which the next freeze must not see.
-  ::waitid(P_PID, id, &state, WCONTINUED | WNOHANG);
 }
 
 }  // namespace
@@ -122,7 +140,7 @@ void Board::release(std::uint32_t order) {
     // Taken back before it stopped, or somebody else's: nothing to do.
     if (thread.held_by.compare_exchange_strong(held_by, 0, std::memory_order_acq_rel)) continue;
     if (held_by != (order | kStopping) || impl_->is_gone(thread.process)) continue;
-    thaw(view.head->processes[thread.process].pid);
+    thaw(view.head->processes[thread.process].pid, thread);
   }
 }
 

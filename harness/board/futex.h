@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +26,15 @@ inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
             0);
   // A race detector delivers a signal at the next call that it knows; this one changes nothing.
   if (kRaceDetector) ::pthread_sigmask(SIG_BLOCK, nullptr, nullptr);
+  errno = saved;
+}
+
+// The same, for so long at most.
+inline void futex_wait_for_ms(std::atomic<std::uint32_t>& word, std::uint32_t seen, long ms) {
+  const int saved = errno;
+  const timespec limit{ms / 1000, ms % 1000 * 1'000'000};
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &limit, nullptr,
+            0);
   errno = saved;
 }
 

@@ -1,5 +1,7 @@
 // What orders do to the threads that meet them, and how often.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "harness/board/board.h"
+#include "harness/board/futex.h"
 #include "harness/board/kvdrill.h"
 #include "harness/board/layout.h"
 #include "harness/board/recorder.h"
@@ -278,6 +281,36 @@ TEST_F(OrdersTest, AReleaseOfAFreezeIsNotLostWheneverItComes) {
     ASSERT_EQ(drill_.exit_code(pid), 0);
     EXPECT_EQ(drill_.board.state(freeze).acted, 1u);
     EXPECT_EQ(drill_.board.state(freeze).holding, 0u);
+  }
+}
+
+// The kernel tells nobody but its parent that a process has stopped; this one's is not us. It says
+// that it freezes, and stops only when the release is on its way already.
+TEST_F(OrdersTest, AReleaseOfAFreezeWaitsForTheStopOfAGrandchildToo) {
+  const View view = second_view(drill_.board);
+  const auto freeze = drill_.board.give({.action = Action::kFreeze, .site = "test.point"});
+  for (int round = 0; round < 5; ++round) {
+    const std::uint64_t from = drill_.board.next_sequence();
+    OrderSlot& order = view.orders[freeze - 1];
+    order.released.store(0);
+    const pid_t pid = run([&order] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        kvdrill_note(&note, 0, 0, nullptr);
+        while (order.released.load() == 0) futex_wait(order.released, 0);
+        ::raise(SIGSTOP);
+        ::_exit(0);
+      }
+      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    });
+    const Event there = drill_.wait_for(EventKind::kNote, "test.note", from);
+    const pid_t tid = drill_.board.processes().at(there.process).threads.at(there.thread).tid;
+    for (std::uint32_t i = 0; i < view.thread_count(); ++i) {
+      if (view.threads[i].tid == tid) view.threads[i].held_by.store(freeze | kStopping);
+    }
+    drill_.board.release(freeze);
+    ASSERT_EQ(drill_.exit_code(pid), 0);
   }
 }
 

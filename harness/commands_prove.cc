@@ -1,0 +1,187 @@
+// kvdrill prove.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/commands.h"
+#include "harness/commands_internal.h"
+#include "harness/progress.h"
+#include "harness/report.h"
+#include "harness/surroundings.h"
+
+namespace kv::drill {
+namespace {
+
+class ProveCommand {
+ public:
+  ProveCommand(const Suite& suite, const CommandLine& line) : suite_(suite), line_(line) {}
+
+  int go() {
+    for (const Drill* drill : choose(suite_, line_)) {
+      if (!drill->proofs.empty()) plan(*drill);
+    }
+    if (proofs_.empty()) {
+      fmt::print(stderr, "kvdrill: no proof in the files chosen{}\n",
+                 line_.filter.empty() ? "" : fmt::format(" by --filter '{}'", line_.filter));
+      return 2;
+    }
+    progress_.emplace(text() && surroundings_.progress, jobs_.size());
+    RunWatch watch;
+    watch.done = [this](std::size_t index, DrillResult r) {
+      take(jobs_[index], proof_of_[index], std::move(r));
+      return true;
+    };
+    watch.started = [this](std::size_t index) {
+      progress_->started(index, name_of(jobs_[index]), watch_.ns());
+    };
+    watch.ended = [this](std::size_t index) { progress_->ended(index, watch_.ns()); };
+    if (surroundings_.progress) watch.tick = [this] { progress_->show(watch_.ns()); };
+    const RunEnd end = run_jobs(jobs_, parallel(line_), watch);
+    return finish(end);
+  }
+
+ private:
+  bool text() const { return line_.format == "text"; }
+
+  static std::string name_of(const Job& job) {
+    if (job.proof == nullptr) return job.drill->full_name();
+    std::string name = job.drill->full_name() + " without";
+    for (const Address& step : job.proof->skip) name += " " + to_string(step);
+    return name;
+  }
+
+  static constexpr std::size_t kWhole = ~std::size_t{0};
+
+  // The drill with everything in place comes first: what fails there proves nothing when it fails
+  // without a protection too.
+  void plan(const Drill& drill) {
+    jobs_.push_back(make_job(suite_, line_, drill, nullptr));
+    proof_of_.push_back(kWhole);
+    for (const Proof& proof : drill.proofs) {
+      proofs_.push_back({});
+      std::string reason = reason_to_skip(drill, &proof);
+      done_.push_back(!reason.empty());
+      if (!reason.empty()) {
+        proofs_.back() = judge(drill, proof, skipped(drill, std::move(reason)));
+        continue;
+      }
+      jobs_.push_back(make_job(suite_, line_, drill, &proof));
+      proof_of_.push_back(proofs_.size() - 1);
+    }
+  }
+
+  void take(const Job& job, std::size_t which, DrillResult result) {
+    if (which == kWhole) {
+      apply_expectation(*job.drill, &result);
+      whole_ = std::move(result);
+      return;
+    }
+    ProofResult& proof = proofs_[which];
+    proof = judge(*job.drill, *job.proof, result);
+    if (whole_.verdict != Verdict::kPass) {
+      proof.verdict = std::max(proof.verdict, Verdict::kVoid);
+      proof.why = fmt::format("the drill does not pass with the protection either: {}",
+                              first_reason(whole_));
+    }
+    if (proof.verdict > Verdict::kSkip) progress_->failed();
+    done_[which] = true;
+    print_finished();
+  }
+
+  static std::string first_reason(const DrillResult& result) {
+    for (const CheckResult& check : result.checks) {
+      if (check.verdict != Verdict::kPass) return fmt::format("{}: {}", check.name, check.why);
+    }
+    return std::string(verdict_name(result.verdict));
+  }
+
+  // A filter or a single file is a part of a suite, and a part cannot say what the whole of it does
+  // not catch; a folder is a suite.
+  bool judges_survivors(RunEnd end) const {
+    if (!line_.filter.empty() || end != RunEnd::kAll) return false;
+    return std::all_of(line_.paths.begin(), line_.paths.end(), [](const std::string& path) {
+      std::error_code error;
+      return std::filesystem::is_directory(path, error);
+    });
+  }
+
+  void print_finished() {
+    for (; printed_ < proofs_.size() && done_[printed_]; ++printed_) {
+      if (!text()) continue;
+      progress_->clear();
+      fmt::print("{}", proof_lines(proofs_[printed_], surroundings_.color));
+    }
+    std::fflush(stdout);
+  }
+
+  int finish(RunEnd end) {
+    print_finished();
+    progress_->clear();
+    Totals totals;
+    std::vector<ProofResult> finished;
+    for (std::size_t i = 0; i < proofs_.size(); ++i) {
+      if (!done_[i]) continue;
+      totals.add(proofs_[i].verdict);
+      finished.push_back(proofs_[i]);
+    }
+    if (surroundings_.annotations) {
+      for (const ProofResult& proof : finished) print_annotations(annotation(proof), text());
+    }
+    std::optional<std::vector<std::string>> left;
+    if (judges_survivors(end)) left = surviving(suite_.engine, finished);
+    if (text()) {
+      for (const std::string& step : left.value_or(std::vector<std::string>())) {
+        fmt::print("  surviving: no proof catches a run without {}\n", step);
+      }
+      fmt::print("{}, {}, {}\n{}", counted(suite_.engine.steps.size(), "step"),
+                 counted(finished.size(), "proof"),
+                 left ? fmt::format("{} surviving", left->size())
+                      : "surviving steps not judged (a part of the suite)",
+                 last_line(totals, watch_.ns()));
+    } else {
+      fmt::print("{}", prove_json(finished, suite_.engine.steps.size(), left));
+    }
+    if (end == RunEnd::kInterrupted) return kExitInterrupted;
+    if (!write_page(finished)) return 4;
+    if (totals.exit_code() == 0 && left && !left->empty()) return 1;
+    return totals.exit_code();
+  }
+
+  bool write_page(const std::vector<ProofResult>& finished) const {
+    if (line_.report_folder.empty()) return true;
+    PageInput page;
+    page.command = "kvdrill prove";
+    page.proofs = finished;
+    page.ns = watch_.ns();
+    std::string why;
+    if (write_file(line_.report_folder + "/index.html", index_html(page), &why)) return true;
+    fmt::print(stderr, "kvdrill: {}\n", why);
+    return false;
+  }
+
+  const Suite& suite_;
+  const CommandLine& line_;
+  const Surroundings surroundings_ = look_around();
+  std::optional<Progress> progress_;
+  Stopwatch watch_;
+  std::vector<Job> jobs_;
+  std::vector<std::size_t> proof_of_;  // by job; kWhole: the drill without a skip
+  DrillResult whole_;                  // of the drill whose proofs are being taken
+  std::vector<ProofResult> proofs_;
+  std::vector<bool> done_;
+  std::size_t printed_ = 0;
+};
+
+}  // namespace
+
+int prove_command(const Suite& suite, const CommandLine& line) {
+  return ProveCommand(suite, line).go();
+}
+
+}  // namespace kv::drill

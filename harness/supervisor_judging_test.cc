@@ -1,0 +1,281 @@
+// What the default checks find in whole runs, on an engine that does wrong when it is told to. The
+// engine is this program itself.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "harness/board/kvdrill.h"
+#include "harness/card_ledger.h"
+#include "harness/supervisor_test_support.h"
+
+namespace kv::drill {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// ---- the engine
+
+kvdrill_site child_point = {"engine.child", KVDRILL_POINT, 0, nullptr, nullptr};
+kvdrill_site work_point = {"engine.work", KVDRILL_POINT, 0, &child_point, nullptr};
+kvdrill_site exit_point = {"engine.exit", KVDRILL_POINT, 0, &work_point, nullptr};
+std::string own_path;  // announced; whoever gives back removes it
+
+void shut_down(void*, const char*, kvdrill_reply* reply) {
+  ::unlink(own_path.c_str());
+  kvdrill_answer(reply, "done");
+}
+void nothing(void*, const char*, kvdrill_reply*) {}
+void work(void*, const char*, kvdrill_reply*) {
+  kvdrill_point(&work_point, 0);
+}
+void open_one(void*, const char*, kvdrill_reply* reply) {
+  if (::open("/dev/zero", O_RDONLY | O_CLOEXEC) < 0) kvdrill_answer_error(reply, "no descriptor");
+}
+void make_file(void*, const char*, kvdrill_reply* reply) {
+  const int fd = ::open("scratch", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) kvdrill_answer_error(reply, "no file");
+  ::close(fd);
+}
+void crash_in_child(void*, const char*, kvdrill_reply* reply) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    kvdrill_point(&child_point, 0);
+    std::abort();
+  }
+  if (::waitpid(child, nullptr, 0) != child) kvdrill_answer_error(reply, "no child");
+}
+void warn(void*, const char*, kvdrill_reply*) {
+  kvdrill_log(1, "this engine is made up");
+}
+void abort_itself(void*, const char*, kvdrill_reply*) {
+  std::abort();
+}
+// Writes into the card's ledger that this process holds a handle.
+void hold_card(void*, const char*, kvdrill_reply* reply) {
+  LedgerHeader header{};
+  std::memcpy(header.magic, "kvcard1", 8);
+  header.version = 1;
+  header.devices = 1;
+  header.device_size = sizeof(LedgerDevice);
+  header.owners = header.owner_capacity = 1;
+  header.owner_size = sizeof(LedgerOwner);
+  header.devices_offset = sizeof header;
+  header.owners_offset = sizeof header + sizeof(LedgerDevice);
+  const LedgerDevice device{1 << 30, 0};
+  LedgerOwner owner{};
+  owner.pid = ::getpid();
+  owner.handles = 1;
+  ::mkdir("card", 0700);
+  std::FILE* file = std::fopen("card/ledger", "wb");
+  if (file == nullptr || std::fwrite(&header, sizeof header, 1, file) != 1 ||
+      std::fwrite(&device, sizeof device, 1, file) != 1 ||
+      std::fwrite(&owner, sizeof owner, 1, file) != 1) {
+    kvdrill_answer_error(reply, "no ledger");
+  }
+  if (file != nullptr) std::fclose(file);
+}
+
+constexpr const char* kRoles[] = {"worker", nullptr};
+constexpr kvdrill_command kCommands[] = {{"shutdown", "", shut_down},
+                                         {"look", "", nothing},
+                                         {"start_again", "", nothing},
+                                         {"work", "", work},
+                                         {"open", "", open_one},
+                                         {"file", "", make_file},
+                                         {"crash_in_child", "", crash_in_child},
+                                         {"warn", "", warn},
+                                         {"abort", "", abort_itself},
+                                         {"hold_card", "", hold_card},
+                                         {nullptr, nullptr, nullptr}};
+constexpr kvdrill_engine kEngine = {
+    KVDRILL_CONTRACT_VERSION, "made up", kRoles, kCommands, &exit_point, nullptr, 0};
+
+int engine() {
+  kvdrill_attach(&kEngine);
+  own_path = "s/own";
+  own_path.insert(0, std::string(::get_current_dir_name()) + "/");
+  const int fd = ::open(own_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return 1;
+  ::close(fd);
+  std::atexit([] { kvdrill_point(&exit_point, 0); });
+  kvdrill_announce("own", own_path.c_str());
+  kvdrill_ready();
+  return kvdrill_serve();
+}
+
+// ---- the tests
+
+class JudgingTest : public SupervisorTest {
+ public:
+  JudgingTest() {
+    options_.engine = std::filesystem::read_symlink("/proc/self/exe");
+    start();
+  }
+  JudgingTest& command(const std::string& name, const std::string& answer = "ok") {
+    const std::string as = name + std::to_string(drill_.steps.size());
+    step(CallStep{"worker", name, as, Value::Dict{}}, "call " + name);
+    step(ReturnsStep{as, answer, ""}, "returns " + as);
+    return *this;
+  }
+  JudgingTest& kill() {
+    step(SignalStep{"worker", SIGKILL}, "kill worker");
+    step(EndedStep{"worker", {}, SIGKILL}, "worker has ended");
+    return *this;
+  }
+};
+
+TEST_F(JudgingTest, AShutdownThatIsDoneOwesTheCardHoweverTheProcessEnds) {
+  command("hold_card").command("shutdown", "done").command("look").kill();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("worker ended holding 1 handle"));
+}
+
+TEST_F(JudgingTest, AShutdownThatIsDoneOwesDescriptorsHoweverTheProcessEnds) {
+  command("open").command("shutdown", "done").command("look").kill();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("/dev/zero"));
+}
+
+TEST_F(JudgingTest, AShutdownByAnOrderOwesAsOneByACall) {
+  GiveStep order;
+  order.what = GiveStep::What::kRun;
+  order.at.site = "engine.work";
+  order.as = order.command = "shutdown";
+  order.arguments = Value::Dict{};
+  step(order, "run shutdown");
+  command("hold_card").command("open").command("work");
+  step(ExitStep{"worker", "_exit", 0}, "exit worker");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why,
+              AllOf(HasSubstr("worker ended holding 1 handle"), HasSubstr("/dev/zero")));
+}
+
+TEST_F(JudgingTest, WhatWasBroughtUpAgainAfterAShutdownIsNotOwedByIt) {
+  command("hold_card").command("open").command("shutdown", "done").command("start_again").kill();
+  EXPECT_EQ(run().verdict, Verdict::kPass);
+}
+
+TEST_F(JudgingTest, AKilledProcessIsExcusedForThePathsThatItAnnounced) {
+  kill();
+  EXPECT_EQ(run().verdict, Verdict::kPass);
+}
+
+TEST_F(JudgingTest, APathThatALaterProcessTookOverIsNotExcused) {
+  kill().start();
+  step(ExitStep{"worker"}, "exit worker");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("s/own"));
+}
+
+TEST_F(JudgingTest, AFileInTheRunFolderItselfIsLeft) {
+  command("file").command("shutdown", "done").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
+  EXPECT_THAT(check(result, "nothing_left").why,
+              AllOf(HasSubstr("below the run: scratch"), Not(HasSubstr("plan.txt"))));
+}
+
+TEST_F(JudgingTest, WhatTheDrillItselfPlacedIsNotLeft) {
+  step(PlaceStep{"{run}/deep/down/file", "text", false, false}, "place");
+  command("shutdown", "done").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+}
+
+TEST_F(JudgingTest, ACrashOfAChildFails) {
+  command("crash_in_child").command("shutdown", "done").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
+  EXPECT_THAT(check(result, "no_crash").why,
+              AllOf(HasSubstr("worker.fork-1 (pid "), HasSubstr("a child of worker"),
+                    HasSubstr("SIGABRT")));
+}
+
+TEST_F(JudgingTest, AnotherDriverIsSaidAndACardStepSkipsTheDrillWithAReason) {
+  options_.fake_card = false;
+  CardStep card;
+  card.process = "worker";
+  card.handles = 0;
+  step(card, "card of worker", "holds nothing");
+  command("shutdown", "done").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kSkip) << reasons(result);
+  EXPECT_THAT(check(result, "holds nothing").why, HasSubstr("keeps no ledger"));
+  EXPECT_EQ(check(result, "nothing_left").verdict, Verdict::kPass);
+  EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("card not looked at"));
+  EXPECT_EQ(result.folder, "");
+}
+
+TEST_F(JudgingTest, AWarningIsExpectedOfTheProcessThatTheStepNames) {
+  ProcessSpec other = drill_.processes[0];
+  other.name = "other";
+  drill_.processes.push_back(other);
+  step(StartStep{"other"}, "start other");
+  command("warn").command("shutdown", "done");
+  step(CallStep{"other", "warn", "too", Value::Dict{}}, "call warn in other");
+  step(LoggedStep{"worker", "made up"}, "logged");
+  step(ReturnsStep{"too", "ok", ""}, "returns too").exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"clean_logs"})) << reasons(result);
+  EXPECT_THAT(check(result, "clean_logs").why, HasSubstr("other logged a warning"));
+}
+
+TEST_F(JudgingTest, AnExitThatIsNotWaitedForLetsTheDrillGoOn) {
+  GiveStep hold;
+  hold.at.site = hold.as = "engine.exit";
+  step(hold, "hold engine.exit");
+  command("shutdown", "done");
+  step(ExitStep{"worker", "exit", 7, false}, "exit worker, without waiting", "told");
+  WaitStep wait;
+  wait.at.site = "engine.exit";
+  step(wait, "wait engine.exit").step(ReleaseStep{"engine.exit"}, "release engine.exit");
+  step(EndedStep{"worker", {}, {}}, "worker ended");
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+  EXPECT_EQ(result.processes.at(0).exit, 7);
+}
+
+TEST_F(JudgingTest, WhatCannotComeAnyMoreAfterACrashIsToldByTheCrash) {
+  GiveStep hold;
+  hold.at.site = hold.as = "engine.work";
+  step(hold, "hold engine.work");
+  step(CallStep{"worker", "abort", "end", Value::Dict{}}, "call abort");
+  step(EndedStep{"worker", {}, SIGABRT}, "worker has ended");
+  WaitStep wait;
+  wait.at.site = "engine.work";
+  wait.at.process = "worker";
+  step(wait, "wait engine.work", "reached");
+  const DrillResult result = run();
+  EXPECT_THAT(check(result, "hold engine.work").why,
+              testing::StartsWith("worker died by SIGABRT before: engine.work never fired"));
+  EXPECT_THAT(check(result, "reached").why, testing::StartsWith("worker died by SIGABRT before "));
+}
+
+}  // namespace
+}  // namespace kv::drill
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--socket-root") return kv::drill::engine();
+  }
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}
