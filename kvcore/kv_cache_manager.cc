@@ -25,11 +25,10 @@ Result<std::unique_ptr<KvCacheManager>> KvCacheManager::make(const CacheOptions&
   }
   std::unique_ptr<KvCacheManager> made(new KvCacheManager(options, pages));
   if (!options.null_block) return made;
-  KV_ASSIGN_OR_RETURN(const auto first, pages.take(1));
-  if (!first || first->front() != 0) {
-    if (first) KV_RETURN_IF_ERROR(pages.give_back(*first));
-    return Status::error(first ? Code::kFailedPrecondition : Code::kOutOfMemory, "cache.null_block",
-                         "page 0", 0, first ? "somebody has it" : "there is no memory for it");
+  KV_ASSIGN_OR_RETURN(const bool first, pages.take_page(0));
+  if (!first) {
+    return Status::error(Code::kOutOfMemory, "cache.null_block", "page 0", 0,
+                         "somebody has it, or there is no memory for it");
   }
   const MutexLock lock(made->mutex_);
   made->pool_.open(0);

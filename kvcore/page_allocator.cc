@@ -116,7 +116,7 @@ void PageAllocator::changed() {
     const std::int64_t held = count(Use::kUsed) + count(Use::kTransit) + count(Use::kQuarantined);
     if (step<"pages.publish">()) {
       options_.record->publish(total() * options_.page_bytes, held * options_.page_bytes,
-                               count(Use::kReady) * options_.page_bytes);
+                               count(Use::kReady) * options_.page_bytes, revision_);
       step_done<"pages.publish">();
     }
   }
@@ -171,26 +171,61 @@ Result<std::optional<std::vector<std::int64_t>>> PageAllocator::take(std::int64_
   move(pages, Use::kTransit);
   move(fresh, Use::kTransit);
   if (!fresh.empty()) {
-    lock.unlock();
-    point<"pages.take.map">(static_cast<std::int64_t>(fresh.size()));
-    const PageBackend::Done done = backend_.map(fresh);
-    lock.lock();
-    if (!done.status.ok()) {
-      if (step<"pages.take.put_back">()) {
-        settle(fresh, done.states);
-        move(pages, Use::kReady);
-        step_done<"pages.take.put_back">();
-      }
-      changed();
-      if (done.status.code() == Code::kOutOfMemory) return std::optional<Pages>();
-      return done.status;
-    }
+    KV_ASSIGN_OR_RETURN(const bool mapped, map_for_caller(lock, fresh, pages));
+    if (!mapped) return std::optional<Pages>();
   }
   pages.insert(pages.end(), fresh.begin(), fresh.end());
   move(pages, Use::kUsed);
   filling_ = filling_ || count(Use::kReady) < options_.low;
   changed();
   return std::optional<Pages>(std::move(pages));
+}
+
+Result<bool> PageAllocator::map_for_caller(MutexLock& lock, const Pages& fresh,
+                                           const Pages& ready) {
+  lock.unlock();
+  point<"pages.take.map">(static_cast<std::int64_t>(fresh.size()));
+  const PageBackend::Done done = backend_.map(fresh);
+  lock.lock();
+  if (done.status.ok()) return true;
+  if (step<"pages.take.put_back">()) {
+    settle(fresh, done.states);
+    move(ready, Use::kReady);
+    step_done<"pages.take.put_back">();
+  }
+  changed();
+  if (done.status.code() == Code::kOutOfMemory) return false;
+  return done.status;
+}
+
+Result<bool> PageAllocator::take_page(std::int64_t page) {
+  constexpr const char* kOperation = "pages.take_page";
+  const std::string object = "page " + std::to_string(page);
+  if (page < 0 || page >= options_.pages) {
+    return Status::error(Code::kInvalidArgument, kOperation, object, 0,
+                         "pages are 0 to " + std::to_string(options_.pages - 1));
+  }
+  MutexLock lock(mutex_);
+  Use& use = use_[static_cast<std::size_t>(page)];
+  const auto settled = [this, &use]() KV_NO_THREAD_SAFETY_ANALYSIS {
+    return stopping_ || use != Use::kTransit;
+  };
+  if (!settled() && !clock_.wait(lock, changed_, clock_.now() + options_.wait_limit,
+                                 "pages.take_page", settled)) {
+    return Status::error(Code::kDeadline, kOperation, object, 0, "it stayed in transit");
+  }
+  if (stopping_) return Status::error(Code::kCancelled, kOperation, object, 0, "stopping");
+  if (use == Use::kFree) {
+    move(page, Use::kTransit);
+    KV_ASSIGN_OR_RETURN(const bool mapped, map_for_caller(lock, {page}, {}));
+    if (!mapped) return false;
+  } else if (use != Use::kReady) {
+    return false;
+  }
+  move(page, Use::kUsed);
+  filling_ = filling_ || count(Use::kReady) < options_.low;
+  changed();
+  return true;
 }
 
 Status PageAllocator::give_back(const Pages& pages) {

@@ -46,8 +46,9 @@ class PageRecord {
  public:
   virtual ~PageRecord() = default;
   // Called with a lock held, after every change: no file operation, no wait.
-  virtual void publish(std::int64_t total_bytes, std::int64_t used_bytes,
-                       std::int64_t ready_bytes) = 0;
+  // `revision` is the newest limit's.
+  virtual void publish(std::int64_t total_bytes, std::int64_t used_bytes, std::int64_t ready_bytes,
+                       std::uint64_t revision) = 0;
   // A limit that somebody outside has written since the last call.
   struct Wish {
     std::int64_t bytes = 0;
@@ -92,6 +93,8 @@ class PageAllocator {
   // kCancelled: stop() was called. Otherwise the backend's failure; nothing has changed but what
   // was quarantined.
   Result<std::optional<std::vector<std::int64_t>>> take(std::int64_t n) KV_EXCLUDES(mutex_);
+  // The same for one page, whichever it is; false: it is in use, withheld or lost, or a miss.
+  Result<bool> take_page(std::int64_t page) KV_EXCLUDES(mutex_);
   // Back to ready. kInvalidArgument, nothing done: a page that is not in use, or is there twice.
   Status give_back(const std::vector<std::int64_t>& pages) KV_EXCLUDES(mutex_);
   // Unmaps all ready pages. The first failure; a page whose unmapping failed is ready again, or
@@ -143,6 +146,9 @@ class PageAllocator {
   Status map_ahead(MutexLock& lock) KV_REQUIRES(mutex_);
   Status unmap_ready(MutexLock& lock, Pages pages) KV_REQUIRES(mutex_);
   Status shed_surplus(MutexLock& lock) KV_REQUIRES(mutex_);
+  // Maps what is in transit already; on failure `ready` are ready again. False: no memory for it.
+  Result<bool> map_for_caller(MutexLock& lock, const Pages& fresh, const Pages& ready)
+      KV_REQUIRES(mutex_);
   // Until `n` pages are there, or cannot come any more; false: neither within the limit.
   bool wait_for_transit(MutexLock& lock, std::int64_t n) KV_REQUIRES(mutex_);
   void say(Severity severity, const std::string& line) const;

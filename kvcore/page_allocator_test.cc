@@ -77,7 +77,7 @@ class Record final : public PageRecord {
  public:
   std::int64_t total = -1, used = -1, ready = -1;
   std::optional<Wish> wish;
-  void publish(std::int64_t t, std::int64_t u, std::int64_t r) override {
+  void publish(std::int64_t t, std::int64_t u, std::int64_t r, std::uint64_t) override {
     total = t;
     used = u;
     ready = r;
@@ -218,6 +218,23 @@ TEST_F(PageAllocatorTest, AnUnmapThatFailsInPartIsBookedPageByPage) {
   backend_.ended = [](std::int64_t page, bool) { return static_cast<PageMap>(page); };
   EXPECT_FALSE(pages_->trim().ok());
   expect(1, 1, 0, 1);
+}
+
+TEST_F(PageAllocatorTest, OneCertainPageCanBeTaken) {
+  make(3, 0, 3);
+  EXPECT_TRUE(*pages_->take_page(1));
+  EXPECT_FALSE(*pages_->take_page(1));
+  ASSERT_TRUE(pages_->give_back({1}).ok());
+  EXPECT_TRUE(*pages_->take_page(1));  // it was ready
+  EXPECT_EQ(backend_.calls().size(), 1u);
+  backend_.next = [](const char*, const Pages&) { return no_memory(); };
+  EXPECT_FALSE(*pages_->take_page(2));
+  backend_.next = [](const char*, const Pages&) { return driver(); };
+  EXPECT_EQ(pages_->take_page(2).status().native(), 999);
+  expect(2, 0, 1);
+  EXPECT_EQ(pages_->take_page(3).status().code(), Code::kInvalidArgument);
+  pages_->stop();
+  EXPECT_EQ(pages_->take_page(0).status().code(), Code::kCancelled);
 }
 
 // ---- the limit
