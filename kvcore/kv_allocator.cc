@@ -9,36 +9,9 @@
 namespace kv {
 namespace {
 
-constexpr int kMostLayers = 1 << 16;  // a bound against nonsense, far above any model
-
-std::string shape_text(const KvShape& shape) {
-  return std::to_string(shape.layers) + " layers of " + std::to_string(shape.tensor_bytes) +
-         " bytes, " + std::to_string(shape.buffers) + " buffers, pages of " +
-         std::to_string(shape.page_bytes);
-}
-
-Status check_shape(const KvShape& shape, std::size_t granularity) {
-  std::string expected;
-  if (shape.layers < 1 || shape.layers > kMostLayers) {
-    expected = "layers from 1 to " + std::to_string(kMostLayers);
-  } else if (shape.buffers != 1 && shape.buffers != 2) {
-    expected = "1 or 2 buffers";
-  } else if (shape.page_bytes == 0 || shape.page_bytes % granularity != 0) {
-    expected = "pages in multiples of " + std::to_string(granularity) + " bytes";
-  } else if (shape.tensor_bytes == 0 || shape.tensor_bytes > SIZE_MAX / 4 ||
-             shape.tensor_bytes % (static_cast<std::size_t>(shape.buffers) * shape.page_bytes) !=
-                 0) {
-    expected = "tensor bytes in multiples of buffers * page bytes";
-  } else {
-    return {};
-  }
-  return Status::error(Code::kInvalidArgument, "allocator.create_tensors", shape_text(shape), 0,
-                       "expected " + expected);
-}
-
-class PerLayerAllocator final : public KvAllocator {
+class Allocator final : public KvAllocator {
  public:
-  PerLayerAllocator(Vmm& vmm, LogSink log) : vmm_(vmm), log_(std::move(log)) {}
+  Allocator(Vmm& vmm, LogSink log) : vmm_(vmm), log_(std::move(log)) {}
 
   Status create_tensors(std::int64_t group, const KvShape& shape) override {
     const MutexLock lock(mutex_);
@@ -70,9 +43,8 @@ class PerLayerAllocator final : public KvAllocator {
   }
 
   Status unmap(std::int64_t group, const std::vector<std::int64_t>& offsets) override {
-    const MutexLock lock(mutex_);
-    KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.unmap", group));
-    return found->unmap(offsets);
+    return take_off("allocator.unmap", group, offsets,
+                    [&offsets](KvGroup& found) { return found.unmap(offsets); });
   }
 
   Status prepare_unmap(std::int64_t group, const std::vector<std::int64_t>& offsets,
@@ -83,15 +55,28 @@ class PerLayerAllocator final : public KvAllocator {
   }
 
   Status commit_unmap(std::int64_t group, std::string_view transaction) override {
-    const MutexLock lock(mutex_);
-    KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.commit_unmap", group));
-    return found->commit_unmap(transaction);
+    return take_off("allocator.commit_unmap", group, transaction,
+                    [transaction](KvGroup& found) { return found.commit_unmap(transaction); });
   }
 
   Status abort_unmap(std::int64_t group, std::string_view transaction) override {
     const MutexLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.abort_unmap", group));
     return found->abort_unmap(transaction);
+  }
+
+  Result<std::vector<PageMap>> page_states(std::int64_t group,
+                                           const std::vector<std::int64_t>& offsets) override {
+    const MutexLock lock(mutex_);
+    KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.page_states", group));
+    return found->page_states(offsets);
+  }
+
+  Result<DeviceAddress> address(std::int64_t group, int layer, int buffer,
+                                std::int64_t offset) override {
+    const MutexLock lock(mutex_);
+    KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.address", group));
+    return found->address(layer, buffer, offset);
   }
 
   Result<DeviceAddress> tensor(std::int64_t group, int layer) override {
@@ -131,6 +116,27 @@ class PerLayerAllocator final : public KvAllocator {
     return &known->second;
   }
 
+  // Unmaps, after all work on the device has ended: work that uses a page while it goes dies, and
+  // poisons the context. That may take long and is waited for without the lock, so that others can
+  // map meanwhile; nobody gives new work pages that they take away.
+  template <typename What, typename Deed>
+  Status take_off(const char* operation, std::int64_t group, const What& what, const Deed& deed) {
+    MutexLock lock(mutex_);
+    KV_ASSIGN_OR_RETURN(const KvGroup* asked, find(operation, group));
+    KV_ASSIGN_OR_RETURN(const bool takes, asked->takes_pages(what));
+    if (takes) {
+      lock.unlock();
+      const Status ended = vmm_.synchronize();
+      lock.lock();
+      if (!ended.ok()) {
+        return Status::error(ended.code(), operation, "group " + std::to_string(group),
+                             ended.native(), ended.to_string());
+      }
+    }
+    KV_ASSIGN_OR_RETURN(KvGroup * found, find(operation, group));
+    return deed(*found);
+  }
+
   // Work in flight on pages that are taken away dies and poisons the context. A context that is
   // poisoned already cannot be waited for, and its memory must be given back all the same.
   void wait_for_work() {
@@ -150,7 +156,7 @@ class PerLayerAllocator final : public KvAllocator {
 }  // namespace
 
 std::unique_ptr<KvAllocator> make_kv_allocator(Vmm& vmm, LogSink log) {
-  return std::make_unique<PerLayerAllocator>(vmm, std::move(log));
+  return std::make_unique<Allocator>(vmm, std::move(log));
 }
 
 }  // namespace kv

@@ -1,7 +1,6 @@
 // Attention caches with pages that come and go: one reserved address range per tensor, pages mapped
-// into all of them at the same offsets. This is the per-layer layout: a tensor per layer, K in its
-// first half and V in its second, so an offset stands for two pages (one with a single buffer,
-// MLA).
+// into all of them at the same offsets. How tensors, pages and offsets lie is the layout's
+// (kv_layout.h); a group has its own shape and its own page space.
 //
 // A batch is a transaction: it is done whole, or what it did is undone. What cannot be undone is
 // quarantined: never handed out again, reported, counted.
@@ -20,20 +19,14 @@
 #include <string_view>
 #include <vector>
 
+#include "kvcore/kv_layout.h"
 #include "kvcore/log.h"
 #include "kvcore/status.h"
 #include "kvcore/vmm.h"
 
 namespace kv {
 
-struct KvShape {
-  int layers = 1;
-  int buffers = 2;               // 2: K and V halves; 1: a single buffer (MLA)
-  std::size_t tensor_bytes = 0;  // of one layer, all buffers; a multiple of buffers * page_bytes
-  std::size_t page_bytes = 2u << 20;  // a multiple of the driver's granularity
-};
-
-// One consistent look at an allocator. Pages are physical (an offset is layers * buffers of them).
+// One consistent look at an allocator. Pages are mappings: how many an offset has is the layout's.
 struct KvCounts {
   std::uint64_t reserved_bytes = 0;  // of address space
   std::uint64_t mapped_pages = 0;
@@ -41,6 +34,8 @@ struct KvCounts {
   std::uint64_t pending_unmaps = 0;     // prepared transactions
   bool degraded = false;                // something is quarantined
 };
+
+enum class PageMap : std::uint8_t { kUnmapped, kMapped, kQuarantined };
 
 class KvAllocator {
  public:
@@ -76,8 +71,16 @@ class KvAllocator {
   virtual Status commit_unmap(std::int64_t group, std::string_view transaction) = 0;
   virtual Status abort_unmap(std::int64_t group, std::string_view transaction) = 0;
 
+  // What these offsets are now. For whoever keeps books of pages: after a batch that failed, this
+  // says how each of its offsets ended. kNotFound, kInvalidArgument as for a batch.
+  virtual Result<std::vector<PageMap>> page_states(std::int64_t group,
+                                                   const std::vector<std::int64_t>& offsets) = 0;
   // The base address of a layer's tensor.
   virtual Result<DeviceAddress> tensor(std::int64_t group, int layer) = 0;
+  // Where a byte of a buffer lies: `offset` counts within the buffer, in the unified layout within
+  // the layer (K and V side by side). Whether a page is mapped there is not looked at.
+  virtual Result<DeviceAddress> address(std::int64_t group, int layer, int buffer,
+                                        std::int64_t offset) = 0;
   virtual KvCounts counts() = 0;
 
   // Gives everything back once work has ended: unmap, release, free address, group by group. A

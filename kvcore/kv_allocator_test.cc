@@ -77,8 +77,8 @@ TEST_F(KvAllocatorTest, AShapeThatCannotBeIsRefusedWithWhatWasExpected) {
   refused(with(&KvShape::buffers, 3), "1 or 2 buffers");
   refused(with(&KvShape::page_bytes, 0u), "multiples of 4096");
   refused(with(&KvShape::page_bytes, 4095u), "multiples of 4096");
-  refused(with(&KvShape::tensor_bytes, 0u), "buffers * page bytes");
-  refused(with(&KvShape::tensor_bytes, 3u * kPage), "buffers * page bytes");
+  refused(with(&KvShape::tensor_bytes, 0u), "multiples of 8192");
+  refused(with(&KvShape::tensor_bytes, 3u * kPage), "multiples of 8192");
   EXPECT_FALSE(allocator_->tensors_created(0));
   EXPECT_EQ(vmm_.reserved_bytes(), 0u);
 }

@@ -10,11 +10,7 @@
 namespace kv {
 
 KvGroup::KvGroup(Vmm& vmm, const LogSink& log, std::int64_t id, const KvShape& shape)
-    : vmm_(vmm),
-      log_(log),
-      id_(id),
-      shape_(shape),
-      buffer_bytes_(shape.tensor_bytes / static_cast<std::size_t>(shape.buffers)) {}
+    : vmm_(vmm), log_(log), id_(id), shape_(shape), plan_(shape) {}
 
 std::string KvGroup::list(const Offsets& offsets) {
   std::string text;
@@ -34,9 +30,9 @@ KvGroup::Offsets KvGroup::sorted(Offsets offsets) {
 
 Status KvGroup::reserve() {
   constexpr const char* kOperation = "allocator.create_tensors";
-  ranges_.reserve(static_cast<std::size_t>(shape_.layers));
-  for (int layer = 0; layer < shape_.layers; ++layer) {
-    const Result<DeviceAddress> address = vmm_.reserve(shape_.tensor_bytes);
+  ranges_.reserve(static_cast<std::size_t>(plan_.ranges()));
+  for (int layer = 0; layer < plan_.ranges(); ++layer) {
+    const Result<DeviceAddress> address = vmm_.reserve(plan_.range_bytes());
     if (!address.ok()) {
       Status status = failure(kOperation, Range{layer, 0}, address.status());
       const Status undo = free_ranges();
@@ -65,7 +61,7 @@ Status KvGroup::free_ranges() {
     Status status;
     if (!occupied.contains(range.layer)) {
       status = failure("allocator.release", range,
-                       vmm_.free_address(range.address, shape_.tensor_bytes));
+                       vmm_.free_address(range.address, plan_.range_bytes()));
       if (status.ok()) continue;
     }
     left.push_back(range);
@@ -76,35 +72,49 @@ Status KvGroup::free_ranges() {
 }
 
 Result<DeviceAddress> KvGroup::tensor(int layer) const {
+  return address(layer, 0, 0);
+}
+
+Result<DeviceAddress> KvGroup::address(int layer, int buffer, std::int64_t offset) const {
+  constexpr const char* kOperation = "allocator.address";
+  const std::string object = name() + ", layer " + std::to_string(layer) + ", buffer " +
+                             std::to_string(buffer) + ", byte " + std::to_string(offset);
+  std::string expected;
   if (layer < 0 || layer >= shape_.layers) {
-    return Status::error(Code::kInvalidArgument, "allocator.tensor",
-                         name() + ", layer " + std::to_string(layer), 0,
-                         "layers are 0 to " + std::to_string(shape_.layers - 1));
+    expected = "layers are 0 to " + std::to_string(shape_.layers - 1);
+  } else if (buffer < 0 || buffer >= shape_.buffers) {
+    expected = "buffers are 0 to " + std::to_string(shape_.buffers - 1);
+  } else if (offset < 0 || static_cast<std::size_t>(offset) >= plan_.extent()) {
+    expected = "bytes are 0 to " + std::to_string(plan_.extent() - 1);
+  }
+  if (!expected.empty()) {
+    return Status::error(Code::kInvalidArgument, kOperation, object, 0, expected);
   }
   if (!usable_) {
-    return Status::error(Code::kFailedPrecondition, "allocator.tensor", name(), 0,
+    return Status::error(Code::kFailedPrecondition, kOperation, object, 0,
                          "the group is being released");
   }
-  return ranges_[static_cast<std::size_t>(layer)].address;
+  const KvPlan::Piece at = plan_.locate(layer, buffer, static_cast<std::size_t>(offset));
+  return ranges_[static_cast<std::size_t>(at.range)].address + at.at;
 }
 
 // ---- one page
 
 Status KvGroup::create(Page* page) {
-  Result<MemHandle> handle = vmm_.create(shape_.page_bytes, /*exportable=*/false);
+  Result<MemHandle> handle = vmm_.create(plan_.piece_bytes(), /*exportable=*/false);
   if (!handle.ok()) return handle.status();
   page->handle = *handle;
   return {};
 }
 
 Status KvGroup::map(Page* page) {
-  KV_RETURN_IF_ERROR(vmm_.map(page->address, shape_.page_bytes, page->handle));
+  KV_RETURN_IF_ERROR(vmm_.map(page->address, plan_.piece_bytes(), page->handle));
   page->mapped = true;
-  return vmm_.set_access(page->address, shape_.page_bytes, Access::kReadWrite);
+  return vmm_.set_access(page->address, plan_.piece_bytes(), Access::kReadWrite);
 }
 
 Status KvGroup::unmap(Page* page) {
-  KV_RETURN_IF_ERROR(vmm_.unmap(page->address, shape_.page_bytes));
+  KV_RETURN_IF_ERROR(vmm_.unmap(page->address, plan_.piece_bytes()));
   page->mapped = false;
   return {};
 }
@@ -123,11 +133,11 @@ Status KvGroup::check(const char* operation, const Offsets& offsets) const {
                          "the group is being released");
   }
   for (const std::int64_t offset : offsets) {
-    const bool inside = offset >= 0 && static_cast<std::size_t>(offset) < buffer_bytes_;
+    const bool inside = offset >= 0 && static_cast<std::size_t>(offset) < plan_.extent();
     if (!inside || static_cast<std::size_t>(offset) % shape_.page_bytes != 0) {
       return Status::error(Code::kInvalidArgument, operation, name(offset), 0,
                            "expected a multiple of " + std::to_string(shape_.page_bytes) +
-                               " from 0 to below " + std::to_string(buffer_bytes_));
+                               " from 0 to below " + std::to_string(plan_.extent()));
     }
   }
   const Offsets in_order = sorted(offsets);
@@ -171,10 +181,6 @@ std::string KvGroup::name(const Page& page) const {
          std::to_string(page.buffer);
 }
 
-Status KvGroup::failure(const char* operation, const Status& cause) const {
-  if (cause.ok()) return {};
-  return Status::error(cause.code(), operation, name(), cause.native(), cause.to_string());
-}
 Status KvGroup::failure(const char* operation, const Range& range, const Status& cause) const {
   if (cause.ok()) return {};
   return Status::error(cause.code(), operation, name(range), cause.native(), cause.to_string());
@@ -206,17 +212,14 @@ void KvGroup::note_undo_failure(const Status& status) const {
 
 KvGroup::Slot KvGroup::new_slot(std::int64_t offset) const {
   Slot slot;
-  slot.pages.reserve(ranges_.size() * static_cast<std::size_t>(shape_.buffers));
-  for (const Range& range : ranges_) {
-    for (int buffer = 0; buffer < shape_.buffers; ++buffer) {
-      Page page;
-      page.offset = offset;
-      page.layer = range.layer;
-      page.buffer = buffer;
-      page.address = range.address + static_cast<std::size_t>(buffer) * buffer_bytes_ +
-                     static_cast<std::uint64_t>(offset);
-      slot.pages.push_back(page);
-    }
+  slot.pages.reserve(static_cast<std::size_t>(plan_.pieces()));
+  for (const KvPlan::Piece& piece : plan_.pieces_of(static_cast<std::size_t>(offset))) {
+    Page page;
+    page.offset = offset;
+    page.layer = piece.range;
+    page.buffer = piece.buffer;
+    page.address = ranges_[static_cast<std::size_t>(piece.range)].address + piece.at;
+    slot.pages.push_back(page);
   }
   return slot;
 }
@@ -301,9 +304,6 @@ Status KvGroup::take_off(const char* operation, const Offsets& offsets, bool* of
     *off = true;
     return {};
   }
-  // Unmapping does not wait for work that uses the pages: that work would die and poison the
-  // context.
-  KV_RETURN_IF_ERROR(failure(operation, vmm_.synchronize()));
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Status status = failure(operation, *pages[i], unmap(pages[i]));
     if (status.ok()) continue;
@@ -336,12 +336,32 @@ void KvGroup::undo_unmap(const std::vector<Page*>& pages, std::size_t done) {
   }
 }
 
+Result<bool> KvGroup::takes_pages(const Offsets& offsets) const {
+  constexpr const char* kOperation = "allocator.unmap";
+  KV_RETURN_IF_ERROR(check(kOperation, offsets));
+  KV_RETURN_IF_ERROR(check_mapped(kOperation, offsets, /*prepared=*/false));
+  return !offsets.empty();
+}
+
 Status KvGroup::unmap(const Offsets& offsets) {
   constexpr const char* kOperation = "allocator.unmap";
   KV_RETURN_IF_ERROR(check(kOperation, offsets));
   KV_RETURN_IF_ERROR(check_mapped(kOperation, offsets, /*prepared=*/false));
   bool off = false;
   return take_off(kOperation, offsets, &off);
+}
+
+Result<std::vector<PageMap>> KvGroup::page_states(const Offsets& offsets) const {
+  KV_RETURN_IF_ERROR(check("allocator.page_states", offsets));
+  std::vector<PageMap> states;
+  states.reserve(offsets.size());
+  for (const std::int64_t offset : offsets) {
+    const auto slot = slots_.find(offset);
+    states.push_back(slot == slots_.end()       ? PageMap::kUnmapped
+                     : slot->second.quarantined ? PageMap::kQuarantined
+                                                : PageMap::kMapped);
+  }
+  return states;
 }
 
 // ---- the end
@@ -368,7 +388,7 @@ Status KvGroup::release() {
 }
 
 void KvGroup::add_to(KvCounts* counts) const {
-  counts->reserved_bytes += ranges_.size() * shape_.tensor_bytes;
+  counts->reserved_bytes += ranges_.size() * plan_.range_bytes();
   for (const auto& [offset, slot] : slots_) {
     (slot.quarantined ? counts->quarantined_pages : counts->mapped_pages) += slot.pages.size();
     counts->degraded = counts->degraded || slot.quarantined;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kvcore/kv_allocator.h"
+#include "kvcore/kv_layout.h"
 #include "kvcore/log.h"
 #include "kvcore/status.h"
 #include "kvcore/vmm.h"
@@ -38,11 +39,17 @@ class KvGroup {
   Status reserve();
   // What the members of KvAllocator of the same names say, for this group.
   Result<std::vector<std::int64_t>> map(const std::vector<std::int64_t>& offsets);
+  // unmap and commit do not wait for work in flight: whoever calls has done that since the pages
+  // were last used, and asks first whether there is anything to wait for.
+  Result<bool> takes_pages(const std::vector<std::int64_t>& offsets) const;
+  Result<bool> takes_pages(std::string_view transaction) const;
   Status unmap(const std::vector<std::int64_t>& offsets);
   Status prepare_unmap(const std::vector<std::int64_t>& offsets, std::string_view transaction);
   Status commit_unmap(std::string_view transaction);
   Status abort_unmap(std::string_view transaction);
+  Result<std::vector<PageMap>> page_states(const std::vector<std::int64_t>& offsets) const;
   Result<DeviceAddress> tensor(int layer) const;
+  Result<DeviceAddress> address(int layer, int buffer, std::int64_t offset) const;
   // Gives everything back, in the order unmap, release, free address. What fails is tried again by
   // the next call; from the first call on the other members refuse. Returns the first failure.
   Status release();
@@ -54,10 +61,10 @@ class KvGroup {
 
  private:
   struct Range {
-    int layer = 0;
+    int layer = 0;  // the first one in it
     DeviceAddress address = 0;
   };
-  // The memory of one buffer of one layer at one offset.
+  // One mapping of one offset; its size is the plan's piece.
   struct Page {
     std::int64_t offset = 0;
     int layer = 0;
@@ -109,8 +116,7 @@ class KvGroup {
   std::string name(std::int64_t offset) const;
   std::string name(const Range& range) const;
   std::string name(const Page& page) const;
-  // `cause` as the failure of `operation`, on the group or a part of it; words only when it failed.
-  Status failure(const char* operation, const Status& cause) const;
+  // `cause` as the failure of `operation`, on a part of the group; words only when it failed.
   Status failure(const char* operation, const Range& range, const Status& cause) const;
   Status failure(const char* operation, const Page& page, const Status& cause) const;
   // `cause`, or where some of `offsets` are quarantined now, the Status that says so (logged too).
@@ -126,9 +132,9 @@ class KvGroup {
   const LogSink& log_;
   const std::int64_t id_;
   const KvShape shape_;
-  const std::size_t buffer_bytes_;
+  const KvPlan plan_;
   bool usable_ = false;
-  std::vector<Range> ranges_;  // usable: one per layer, in order; else those that are left
+  std::vector<Range> ranges_;  // usable: all of the plan, in order; else those that are left
   Slots slots_;
   std::optional<Transaction> pending_;
   std::deque<Transaction> ended_;  // the last ones, oldest first

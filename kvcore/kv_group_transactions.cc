@@ -63,6 +63,11 @@ Status KvGroup::prepare_unmap(const Offsets& offsets, std::string_view transacti
   return {};
 }
 
+// What commit_unmap() would refuse, it says itself.
+Result<bool> KvGroup::takes_pages(std::string_view transaction) const {
+  return usable_ && pending_ && pending_->id == transaction && !pending_->offsets.empty();
+}
+
 Status KvGroup::commit_unmap(std::string_view transaction) {
   constexpr const char* kOperation = "allocator.commit_unmap";
   KV_RETURN_IF_ERROR(check_transaction(kOperation, transaction));

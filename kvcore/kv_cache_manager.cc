@@ -1,0 +1,207 @@
+#include "kvcore/kv_cache_manager.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kvcore/hook.h"
+
+namespace kv {
+
+KvCacheManager::KvCacheManager(const CacheOptions& options, PageAllocator& pages)
+    : options_(options),
+      plan_(options.page_bytes, options.block_bytes),
+      pages_(pages),
+      pool_(plan_, options.pages) {}
+
+Result<std::unique_ptr<KvCacheManager>> KvCacheManager::make(const CacheOptions& options,
+                                                             PageAllocator& pages) {
+  KV_RETURN_IF_ERROR(BlockPlan(options.page_bytes, options.block_bytes).check());
+  const PageCounts counts = pages.counts();
+  if (options.pages != counts.total + counts.withheld) {
+    return Status::error(Code::kInvalidArgument, "cache.options",
+                         "pages " + std::to_string(options.pages), 0,
+                         "expected as many as the page allocator has");
+  }
+  std::unique_ptr<KvCacheManager> made(new KvCacheManager(options, pages));
+  if (!options.null_block) return made;
+  KV_ASSIGN_OR_RETURN(const bool first, pages.take_page(0));
+  if (!first) {
+    return Status::error(Code::kOutOfMemory, "cache.null_block", "page 0", 0,
+                         "somebody has it, or there is no memory for it");
+  }
+  const MutexLock lock(made->mutex_);
+  made->pool_.open(0);
+  Blocks null;
+  made->pool_.take(1, &null);
+  made->pool_.set_given(null.front(), false);
+  return made;
+}
+
+// ---- room
+
+Result<bool> KvCacheManager::make_room(MutexLock& lock, std::int64_t n, bool count_reserved) {
+  Pages fetched;
+  for (;;) {
+    const std::int64_t there = count_reserved ? at_hand() : pool_.free_blocks();
+    if (there >= n) return true;
+    const std::int64_t least = std::max<std::int64_t>(plan_.least(), 1);
+    const std::int64_t wanted = (n - there + least - 1) / least;
+    lock.unlock();
+    point<"cache.alloc.pages">(wanted);
+    auto got = pages_.take(wanted);
+    lock.lock();
+    if (got.ok() && *got) {
+      for (const std::int64_t page : **got) pool_.open(page);
+      fetched.insert(fetched.end(), (*got)->begin(), (*got)->end());
+      continue;
+    }
+    // Others may have freed blocks meanwhile.
+    if ((count_reserved ? at_hand() : pool_.free_blocks()) >= n) return true;
+    KV_RETURN_IF_ERROR(give_back(lock, close_empty(fetched)));
+    if (!got.ok()) return got.status();
+    return false;
+  }
+}
+
+KvCacheManager::Pages KvCacheManager::close_empty(const Pages& pages) {
+  Pages closed;
+  for (const std::int64_t page : pages) {
+    if (!pool_.is_open(page) || !pool_.is_empty(page)) continue;
+    pool_.close(page);
+    closed.push_back(page);
+  }
+  return closed;
+}
+
+Status KvCacheManager::give_back(MutexLock& lock, const Pages& pages) {
+  if (pages.empty()) return {};
+  lock.unlock();
+  Status status = pages_.give_back(pages);
+  lock.lock();
+  return status;
+}
+
+// ---- blocks
+
+Result<std::optional<KvCacheManager::Blocks>> KvCacheManager::alloc(std::int64_t n) {
+  if (n < 0) {
+    return Status::error(Code::kInvalidArgument, "cache.alloc", std::to_string(n) + " blocks", 0,
+                         "expected 0 or more");
+  }
+  Blocks blocks;
+  blocks.reserve(static_cast<std::size_t>(n));
+  MutexLock lock(mutex_);
+  KV_ASSIGN_OR_RETURN(const bool room, make_room(lock, n, /*count_reserved=*/true));
+  if (!room) return std::optional<Blocks>();
+  for (; !reserved_.empty() && static_cast<std::int64_t>(blocks.size()) < n;) {
+    blocks.push_back(reserved_.front());
+    pool_.set_given(reserved_.front(), true);
+    reserved_.pop_front();
+  }
+  pool_.take(n - static_cast<std::int64_t>(blocks.size()), &blocks);
+  used_ += n;
+  return std::optional<Blocks>(std::move(blocks));
+}
+
+Status KvCacheManager::not_given(std::int64_t block, bool twice) const {
+  const char* why = "it was never given out";
+  if (twice) {
+    why = "it is there twice";
+  } else if (options_.null_block && block == 0) {
+    why = "it is the null block";
+  } else if (pool_.state(block) == BlockPool::Block::kHeld) {
+    why = "it is reserved";
+  } else if (pool_.state(block) == BlockPool::Block::kFree) {
+    why = "it is free already";
+  }
+  return Status::error(Code::kInvalidArgument, "cache.free", "block " + std::to_string(block), 0,
+                       why);
+}
+
+Status KvCacheManager::free(const Blocks& blocks) {
+  MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (pool_.state(blocks[i]) == BlockPool::Block::kGiven) {
+      pool_.set_given(blocks[i], false);
+      continue;
+    }
+    const auto before = blocks.begin() + static_cast<std::ptrdiff_t>(i);
+    const Status status =
+        not_given(blocks[i], std::find(blocks.begin(), before, blocks[i]) != before);
+    for (std::size_t k = 0; k < i; ++k) pool_.set_given(blocks[k], true);
+    return status;
+  }
+  Pages touched;
+  for (const std::int64_t block : blocks) {
+    const std::int64_t page = pool_.put(block);
+    if (pool_.is_empty(page)) touched.push_back(page);
+  }
+  used_ -= static_cast<std::int64_t>(blocks.size());
+  return give_back(lock, close_empty(touched));
+}
+
+// ---- reserve and the rest
+
+Result<bool> KvCacheManager::reserve(std::int64_t n) {
+  if (n < 0) {
+    return Status::error(Code::kInvalidArgument, "cache.reserve", std::to_string(n) + " blocks", 0,
+                         "expected 0 or more");
+  }
+  MutexLock lock(mutex_);
+  KV_ASSIGN_OR_RETURN(const bool room, make_room(lock, n, /*count_reserved=*/false));
+  if (!room) return false;
+  Blocks blocks;
+  pool_.take(n, &blocks);
+  for (const std::int64_t block : blocks) {
+    pool_.set_given(block, false);
+    reserved_.push_back(block);
+  }
+  return true;
+}
+
+Status KvCacheManager::free_reserved() {
+  MutexLock lock(mutex_);
+  Pages touched;
+  for (const std::int64_t block : reserved_) touched.push_back(pool_.put(block));
+  reserved_.clear();
+  return give_back(lock, close_empty(touched));
+}
+
+Status KvCacheManager::clear() {
+  MutexLock lock(mutex_);
+  reserved_.clear();
+  used_ = 0;
+  Pages touched;
+  for (std::int64_t page = 0; page < options_.pages; ++page) {
+    if (!pool_.is_open(page)) continue;
+    for (std::int64_t block = plan_.first(page); block < plan_.end(page); ++block) {
+      const bool null = options_.null_block && block == 0;
+      if (!null && pool_.state(block) != BlockPool::Block::kFree) pool_.put(block);
+    }
+    touched.push_back(page);
+  }
+  return give_back(lock, close_empty(touched));
+}
+
+CacheCounts KvCacheManager::counts() const {
+  const MutexLock lock(mutex_);
+  CacheCounts counts;
+  counts.pages = pages_.counts();
+  counts.used_blocks = used_;
+  counts.reserved_blocks = static_cast<std::int64_t>(reserved_.size());
+  counts.open_blocks = pool_.free_blocks();
+  counts.available_blocks = at_hand() + (counts.pages.free + counts.pages.ready) * plan_.least();
+  return counts;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> KvCacheManager::occupancy() const {
+  const MutexLock lock(mutex_);
+  std::vector<std::pair<std::int64_t, std::int64_t>> pages;
+  for (std::int64_t page = 0; page < options_.pages; ++page) {
+    if (pool_.is_open(page)) pages.emplace_back(page, plan_.count(page) - pool_.free_in(page));
+  }
+  return pages;
+}
+
+}  // namespace kv

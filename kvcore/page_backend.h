@@ -1,0 +1,53 @@
+// What an allocator of pages stands on: somebody who maps and unmaps them. In a single process that
+// is the allocator of this process; an engine core whose workers hold the memory puts a broadcast
+// here.
+//
+// Threads: members are called from any thread, several at once, never twice for one page at a time.
+// Ownership: as the implementation says.
+#ifndef KVCORE_PAGE_BACKEND_H_
+#define KVCORE_PAGE_BACKEND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kvcore/kv_allocator.h"
+#include "kvcore/status.h"
+
+namespace kv {
+
+class PageBackend {
+ public:
+  virtual ~PageBackend() = default;
+
+  // How a batch ended. `states` says it for each of its pages when it failed; empty when it is
+  // fine.
+  struct Done {
+    Status status;
+    std::vector<PageMap> states;
+  };
+  // Pages are numbers from 0. A batch is whole or undone; what could not be undone is kQuarantined.
+  virtual Done map(const std::vector<std::int64_t>& pages) = 0;
+  // Waits for work in flight that uses them.
+  virtual Done unmap(const std::vector<std::int64_t>& pages) = 0;
+};
+
+// The pages of one group of this process's allocator, which is borrowed.
+class LocalPages final : public PageBackend {
+ public:
+  LocalPages(KvAllocator& allocator, std::int64_t group, std::size_t page_bytes)
+      : allocator_(allocator), group_(group), page_bytes_(static_cast<std::int64_t>(page_bytes)) {}
+
+  Done map(const std::vector<std::int64_t>& pages) override;
+  Done unmap(const std::vector<std::int64_t>& pages) override;
+
+ private:
+  std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& pages) const;
+  Done ended(const Status& status, const std::vector<std::int64_t>& offsets);
+
+  KvAllocator& allocator_;
+  const std::int64_t group_, page_bytes_;
+};
+
+}  // namespace kv
+
+#endif  // KVCORE_PAGE_BACKEND_H_
