@@ -7,6 +7,7 @@ namespace kv::drill {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Parsed parse(std::vector<std::string> words) {
@@ -71,7 +72,7 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
 TEST(CommandLine, ANumberOutOfRangeIsToldTheRangeInWholeNumbers) {
   testing::internal::CaptureStderr();
   parse({"run", "--max-fail", "0"});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("not in range 1 to 1000000"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("not in range"), HasSubstr("1000000")));
 }
 
 TEST(CommandLine, TheSmallCommandsHaveTheirNames) {
