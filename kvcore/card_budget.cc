@@ -71,6 +71,7 @@ Result<std::unique_ptr<CardBudget>> CardBudget::join(const std::string& path,
 }
 
 CardBudget::~CardBudget() {
+  if (maker_ != ::getpid()) return;
   slot_bytes(file_, slot_).store(0, std::memory_order_seq_cst);
 }
 
@@ -110,19 +111,18 @@ void CardBudget::give_back(std::int64_t bytes) {
   slot_bytes(file_, slot_).fetch_sub(bytes, std::memory_order_seq_cst);
 }
 
-bool CardBudget::reclaim() {
-  bool any = false;
-  if (!step<"budget.reclaim_dead">(slot_)) return false;
+void CardBudget::reclaim() {
+  std::int64_t emptied = 0;
+  if (!step<"budget.reclaim_dead">(slot_)) return;
   const MutexLock lock(mutex_);
   for (int slot = 0; slot < kSlots; ++slot) {
     if (slot == slot_ || slot_bytes(file_, slot).load(std::memory_order_seq_cst) == 0) continue;
     if (!file_.try_lock(slot)) continue;
     slot_bytes(file_, slot).store(0, std::memory_order_seq_cst);
     file_.unlock(slot);
-    any = true;
+    ++emptied;
   }
-  step_done<"budget.reclaim_dead">(slot_, any ? 1 : 0);
-  return any;
+  step_done<"budget.reclaim_dead">(slot_, emptied);
 }
 
 // ---- pages within a budget

@@ -13,6 +13,9 @@
 #ifndef KVCORE_CARD_BUDGET_H_
 #define KVCORE_CARD_BUDGET_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,7 +35,7 @@ class CardBudget {
   // kProtocol: a file of this name is no budget. kUnavailable: all slots have living owners.
   static Result<std::unique_ptr<CardBudget>> join(const std::string& path,
                                                   std::int64_t limit_bytes);
-  ~CardBudget();  // gives back what it still has
+  ~CardBudget();  // gives back what it still has, not so in a forked child
 
   CardBudget(const CardBudget&) = delete;
   CardBudget& operator=(const CardBudget&) = delete;
@@ -50,11 +53,12 @@ class CardBudget {
 
  private:
   CardBudget(SharedFile file, int slot) : file_(std::move(file)), slot_(slot) {}
-  // Empties the slots of dead engines. True: there were some.
-  bool reclaim() KV_EXCLUDES(mutex_);
+  // Empties the slots of dead engines.
+  void reclaim() KV_EXCLUDES(mutex_);
 
   SharedFile file_;
   const int slot_;
+  const pid_t maker_ = ::getpid();
   Mutex mutex_;  // for the locks of the file, which belong to the whole process
 };
 

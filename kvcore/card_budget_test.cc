@@ -61,6 +61,38 @@ TEST_F(CardBudgetTest, WhatAnEngineHeldGoesBackWhenItLeaves) {
   EXPECT_TRUE(two->claim(100));
 }
 
+TEST_F(CardBudgetTest, AForkedChildThatDropsItsCopyGivesNothingBack) {
+  auto mine = join();
+  ASSERT_TRUE(mine->claim(70));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    mine.reset();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(mine->own(), 70);
+}
+
+TEST_F(CardBudgetTest, WithoutTheReclaimADeadEnginesPartStaysTaken) {
+  if (!TestHooks::built_in()) GTEST_SKIP() << "needs the points";
+  const auto mine = join();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto theirs = CardBudget::join(path_, 100);
+    if (!theirs.ok() || !(*theirs)->claim(90)) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  {
+    TestHooks hooks;
+    hooks.skip("budget.reclaim_dead");
+    EXPECT_FALSE(mine->claim(50));
+  }
+  EXPECT_TRUE(mine->claim(50));
+}
+
 TEST_F(CardBudgetTest, WhatAKilledEngineHeldGoesBackToWhoNeedsIt) {
   const auto mine = join();
   const pid_t child = ::fork();

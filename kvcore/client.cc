@@ -3,11 +3,9 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -16,6 +14,7 @@
 
 #include "kvcore/frame.h"
 #include "kvcore/pickle.h"
+#include "kvcore/socket_place.h"
 #include "kvcore/unique_fd.h"
 
 namespace kv {
@@ -31,28 +30,17 @@ class Exchange {
       : peer_(&peer), command_(command), frame_(frame), reader_(max_body) {}
 
   void begin() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
     const std::string& path = peer_->socket_path;
-    if (path.empty() || path.size() >= sizeof address.sun_path) {
-      return end(Code::kInvalidArgument, 0,
-                 "socket path of " + std::to_string(path.size()) + " bytes; expected 1 to " +
-                     std::to_string(sizeof address.sun_path - 1));
+    Result<UniqueFd> connected = connect_socket(path);
+    if (!connected.ok()) {
+      const Status& why = connected.error();
+      const std::string text(why.text());
+      return end(why.code(), static_cast<int>(why.native()),
+                 why.code() == Code::kInvalidArgument
+                     ? text
+                     : "connect to " + path + ": " + text + outcome());
     }
-    std::memcpy(address.sun_path, path.data(), path.size());
-    fd_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd_.get() < 0) return end(Code::kSystem, errno, "socket: " + words(errno));
-    // A unix socket connects at once or not at all; EAGAIN is a full queue, which cannot be waited
-    // for on this descriptor.
-    int rc;
-    do {
-      rc = ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-    } while (rc != 0 && errno == EINTR);
-    if (rc != 0) {
-      return end(Code::kUnavailable, errno,
-                 "connect to " + path + ": " +
-                     (errno == EAGAIN ? "the listener's queue is full" : words(errno)) + outcome());
-    }
+    fd_ = std::move(*connected);
     send_some();
   }
 
@@ -146,13 +134,6 @@ std::string_view command_of(const Message& message) {
   return text != nullptr ? std::string_view(*text) : std::string_view("(no command)");
 }
 
-Result<std::string> frame_of(const Message& message) {
-  std::string frame(kFrameHeader, '\0');
-  KV_RETURN_IF_ERROR(append_pickle(message, frame));
-  KV_RETURN_IF_ERROR(seal_frame(frame));
-  return frame;
-}
-
 // Requests that do not fit their sockets' buffers go on side by side, so that a peer that reads
 // nothing keeps nobody else from getting its own in time.
 Status send_rest(std::vector<Exchange>& exchanges, Clock& clock, Time deadline) {
@@ -191,8 +172,7 @@ Status send_rest(std::vector<Exchange>& exchanges, Clock& clock, Time deadline) 
 
 Time Client::deadline() const {
   if (options_.timeout <= Nanos::zero()) return kNever;
-  const Time now = clock_.now();
-  return options_.timeout < kNever - now ? now + options_.timeout : kNever;
+  return deadline_after(clock_.now(), options_.timeout);
 }
 
 Result<Message> Client::request(const Peer& peer, const Message& message) {
@@ -204,7 +184,7 @@ std::vector<Result<Message>> Client::broadcast(const std::vector<Peer>& peers,
                                                const Message& message) {
   std::vector<Result<Message>> results;
   const Time limit = deadline();
-  const Result<std::string> frame = frame_of(message);
+  const Result<std::string> frame = frame_message(message);
   if (!frame.ok()) {
     results.assign(peers.size(), frame.error());
     return results;

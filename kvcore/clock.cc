@@ -19,6 +19,10 @@ void note_expired(const char* what) {
 
 }  // namespace
 
+Time deadline_after(Time now, Nanos limit) {
+  return limit >= kNever - now ? kNever : now + limit;
+}
+
 Time RealClock::now() const {
   return std::chrono::time_point_cast<Nanos>(std::chrono::steady_clock::now());
 }

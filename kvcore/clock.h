@@ -21,6 +21,8 @@ using Nanos = std::chrono::nanoseconds;
 // Since the clock's own epoch (real: the kernel's monotonic clock; manual: its start value).
 using Time = std::chrono::time_point<std::chrono::steady_clock, Nanos>;
 inline constexpr Time kNever = Time::max();
+// `now` + `limit`, or kNever when that lies beyond all time.
+Time deadline_after(Time now, Nanos limit);
 
 class Clock {
  public:

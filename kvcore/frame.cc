@@ -6,6 +6,8 @@
 #include <limits>
 #include <new>
 
+#include "kvcore/pickle.h"
+
 namespace kv {
 namespace {
 
@@ -63,6 +65,13 @@ Status seal_frame(std::string& frame) {
   if (body > kLongestBody) return too_long(body);
   put_length(frame.data(), body);
   return {};
+}
+
+Result<std::string> frame_message(const Message& message) {
+  std::string frame(kFrameHeader, '\0');
+  KV_RETURN_IF_ERROR(append_pickle(message, frame));
+  KV_RETURN_IF_ERROR(seal_frame(frame));
+  return frame;
 }
 
 FrameReader::FrameReader(std::uint32_t max_body) : max_body_(max_body) {}

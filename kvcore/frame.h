@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "kvcore/message.h"
 #include "kvcore/status.h"
 
 namespace kv {
@@ -27,6 +28,9 @@ Result<std::string> encode_frame(std::string_view body);
 // The same without a copy: writes the length of what follows the first kFrameHeader bytes of
 // `frame` into them. kInvalidArgument also when the frame is shorter than its header.
 Status seal_frame(std::string& frame);
+
+// The frame of a message's pickle. Errors: encode_pickle's and seal_frame's.
+Result<std::string> frame_message(const Message& message);
 
 class FrameReader {
  public:

@@ -31,10 +31,6 @@ const char* stop_result_name(StopResult result) {
   return "unknown";
 }
 
-Time deadline_after(Time now, Nanos limit) {
-  return limit >= kNever - now ? kNever : now + limit;
-}
-
 struct Listener::Impl {
   Impl(ListenerOptions o, Clock& c, LogSink l, std::int64_t g)
       : options(std::move(o)), clock(c), log(std::move(l)), generation(g) {}

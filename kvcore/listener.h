@@ -96,9 +96,6 @@ class Listener {
   std::unique_ptr<Impl> impl_;
 };
 
-// `now` + `limit`, or kNever when that lies beyond all time.
-Time deadline_after(Time now, Nanos limit);
-
 }  // namespace kv
 
 #endif  // KVCORE_LISTENER_H_

@@ -441,18 +441,14 @@ bool Reactor::refuse(Connection& connection, const Status& why) {
 }
 
 bool Reactor::reply(Connection& connection, const Message& message) {
-  std::string frame(kFrameHeader, '\0');
-  Status encoded = append_pickle(message, frame);
-  if (encoded.ok()) encoded = seal_frame(frame);
-  if (!encoded.ok()) {
-    say(Severity::kError, "a reply cannot be sent: " + encoded.to_string());
-    frame.assign(kFrameHeader, '\0');
-    Status second = append_pickle(error_reply(encoded), frame);
-    if (second.ok()) second = seal_frame(frame);
-    if (!second.ok()) return false;
+  Result<std::string> frame = frame_message(message);
+  if (!frame.ok()) {
+    say(Severity::kError, "a reply cannot be sent: " + frame.error().to_string());
+    frame = frame_message(error_reply(frame.error()));
+    if (!frame.ok()) return false;
   }
   point<"listener.reply">(setup_.generation);
-  connection.queue(std::move(frame));
+  connection.queue(std::move(*frame));
   return connection.flush(setup_.generation);
 }
 

@@ -2,12 +2,14 @@
 
 #include <sys/random.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <utility>
 
-#include "kvcore/hook.h"
 #include "kvcore/socket_place.h"
 
 namespace kv {
@@ -18,6 +20,7 @@ constexpr std::size_t kSets = 4;
 constexpr std::int64_t kUnit = 4096;     // of the limit word
 constexpr std::uint64_t kUnitBits = 40;  // so limits are below 4 PiB ...
 constexpr std::uint64_t kUnitMask = (std::uint64_t{1} << kUnitBits) - 1;
+constexpr std::uint64_t kMostRevision = ~std::uint64_t{0} >> kUnitBits;
 constexpr int kReadAttempts = 1000;
 
 using Word = std::atomic<std::int64_t>;
@@ -74,7 +77,7 @@ Result<std::string> mem_info_path(std::string_view root, std::string_view ipc_na
 // ---- the maker
 
 MemInfoSegment::MemInfoSegment(SharedFile file, std::uint64_t generation, std::int64_t total)
-    : file_(std::move(file)), generation_(generation), mirrored_(total) {}
+    : file_(std::move(file)), generation_(generation), maker_(::getpid()), mirrored_(total) {}
 
 Result<std::unique_ptr<MemInfoSegment>> MemInfoSegment::make(const std::string& path,
                                                              std::int64_t total_bytes) {
@@ -105,10 +108,7 @@ Result<std::unique_ptr<MemInfoSegment>> MemInfoSegment::make(const std::string& 
 }
 
 MemInfoSegment::~MemInfoSegment() {
-  if (step<"segment.unlink.own">()) {
-    (void)file_.unlink();  // nobody is left to tell
-    step_done<"segment.unlink.own">();
-  }
+  if (maker_ == ::getpid()) (void)file_.unlink();  // nobody is left to tell
 }
 
 void MemInfoSegment::publish(std::int64_t total_bytes, std::int64_t used_bytes,
@@ -178,6 +178,10 @@ Result<std::uint64_t> MemInfoReader::request_limit(std::int64_t bytes) {
   std::uint64_t word = limit.load(std::memory_order_relaxed), revision = 0;
   do {
     revision = std::max(word >> kUnitBits, info.revision) + 1;
+    if (revision > kMostRevision) {
+      return Status::error(Code::kFailedPrecondition, "mem_info.request_limit", file_.path(),
+                           static_cast<std::int64_t>(revision), "the revisions have run out");
+    }
   } while (!limit.compare_exchange_weak(
       word, revision << kUnitBits | static_cast<std::uint64_t>(bytes / kUnit),
       std::memory_order_relaxed));

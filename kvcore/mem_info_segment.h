@@ -19,6 +19,8 @@
 #ifndef KVCORE_MEM_INFO_SEGMENT_H_
 #define KVCORE_MEM_INFO_SEGMENT_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,7 +51,7 @@ class MemInfoSegment final : public PageRecord {
   // such record; it is left alone.
   static Result<std::unique_ptr<MemInfoSegment>> make(const std::string& path,
                                                       std::int64_t total_bytes);
-  ~MemInfoSegment() override;  // unlinks what it made
+  ~MemInfoSegment() override;  // unlinks what it made, not so in a forked child
   MemInfoSegment(const MemInfoSegment&) = delete;
   MemInfoSegment& operator=(const MemInfoSegment&) = delete;
 
@@ -65,6 +67,7 @@ class MemInfoSegment final : public PageRecord {
 
   SharedFile file_;
   const std::uint64_t generation_;
+  const pid_t maker_;
   std::int64_t mirrored_;    // what we wrote last to the first field
   std::uint64_t taken_ = 0;  // the limit word that was taken last
 };
@@ -80,7 +83,8 @@ class MemInfoReader {
   Result<MemInfo> read() const;
   // Asks for a limit, under the next revision, which it returns: above every one asked for before
   // and the one in force. The engine takes it over when it next allocates or frees.
-  // kInvalidArgument: negative, or more than 4 PiB.
+  // Rounded down to 4 KiB. kInvalidArgument: negative, or more than 4 PiB. kFailedPrecondition: the
+  // revisions, of which there are 2^24, have run out.
   Result<std::uint64_t> request_limit(std::int64_t bytes);
 
  private:

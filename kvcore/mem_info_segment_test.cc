@@ -114,6 +114,12 @@ TEST_F(MemInfoSegmentTest, AnotherRecordOfTheSameNameIsLeftAlone) {
   EXPECT_EQ(read().generation, second->generation());
 }
 
+TEST_F(MemInfoSegmentTest, AForkedChildThatDropsItsCopyTakesNothingAway) {
+  auto segment = make();
+  in_a_killed_child([&segment] { segment.reset(); });
+  EXPECT_EQ(read().generation, segment->generation());
+}
+
 TEST_F(MemInfoSegmentTest, ALivingMakersNameIsTaken) {
   const auto segment = make();
   const auto second = MemInfoSegment::make(path_, 5);
@@ -174,6 +180,8 @@ TEST_F(MemInfoSegmentTest, ALimitIsTakenOnceWithItsRevision) {
   EXPECT_EQ(segment->take_wish(), std::nullopt);
   segment->publish(8192, 0, 0, 9);
   EXPECT_EQ(*reader->request_limit(0), 10u);  // above the one in force
+  segment->publish(0, 0, 0, (1u << 24) - 1);
+  EXPECT_EQ(reader->request_limit(0).status().code(), Code::kFailedPrecondition);
   for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{1} << 52}) {
     EXPECT_EQ(reader->request_limit(bytes).status().code(), Code::kInvalidArgument);
   }

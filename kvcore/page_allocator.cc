@@ -114,11 +114,8 @@ void PageAllocator::changed() {
   if (options_.record != nullptr) {
     // What the card holds and nobody else can have: also what is on its way, or lost.
     const std::int64_t held = count(Use::kUsed) + count(Use::kTransit) + count(Use::kQuarantined);
-    if (step<"pages.publish">()) {
-      options_.record->publish(total() * options_.page_bytes, held * options_.page_bytes,
-                               count(Use::kReady) * options_.page_bytes, revision_);
-      step_done<"pages.publish">();
-    }
+    options_.record->publish(total() * options_.page_bytes, held * options_.page_bytes,
+                             count(Use::kReady) * options_.page_bytes, revision_);
   }
   changed_.notify_all();
   if (has_work()) need_.notify_one();
@@ -146,8 +143,8 @@ bool PageAllocator::wait_for_transit(MutexLock& lock, std::int64_t n) {
     return stopping_ || there >= n || there + returning_ < n;
   };
   if (settled()) return true;
-  note<"pages.take.wait">(n);
-  return clock_.wait(lock, changed_, clock_.now() + options_.wait_limit, "pages.take", settled);
+  return clock_.wait(lock, changed_, deadline_after(clock_.now(), options_.wait_limit),
+                     "pages.take", settled);
 }
 
 Result<std::optional<std::vector<std::int64_t>>> PageAllocator::take(std::int64_t n) {
@@ -210,7 +207,7 @@ Result<bool> PageAllocator::take_page(std::int64_t page) {
   const auto settled = [this, &use]() KV_NO_THREAD_SAFETY_ANALYSIS {
     return stopping_ || use != Use::kTransit;
   };
-  if (!settled() && !clock_.wait(lock, changed_, clock_.now() + options_.wait_limit,
+  if (!settled() && !clock_.wait(lock, changed_, deadline_after(clock_.now(), options_.wait_limit),
                                  "pages.take_page", settled)) {
     return Status::error(Code::kDeadline, kOperation, object, 0, "it stayed in transit");
   }
@@ -296,10 +293,11 @@ void PageAllocator::apply_limit() {
 }
 
 LimitResult PageAllocator::accept_limit(std::int64_t pages, std::uint64_t revision) {
-  if (step<"pages.limit.newest">(static_cast<std::int64_t>(revision))) {
-    if (revision < revision_) return LimitResult::kStale;
-    if (revision == revision_ && pages != asked_) return LimitResult::kConflict;
+  const bool stale = revision < revision_;
+  const bool conflict = revision == revision_ && pages != asked_;
+  if ((stale || conflict) && step<"pages.limit.newest">(static_cast<std::int64_t>(revision))) {
     step_done<"pages.limit.newest">(static_cast<std::int64_t>(revision));
+    return stale ? LimitResult::kStale : LimitResult::kConflict;
   }
   revision_ = revision;
   asked_ = pages;

@@ -8,9 +8,9 @@
 // (keeper = false) surplus pages are unmapped by whoever gives them back, and nothing is mapped
 // ahead.
 //
-// Threads: all members from any thread, except stop(), the destructor and each other beside it as
-// noted there. No lock is held while the backend works, so a parked driver call parks one caller.
-// Ownership: borrows the backend, the clock and the record; owns the keeper.
+// Threads: all members from any thread; stop() not from the keeper's. No lock is held while the
+// backend works, so a parked driver call parks one caller. Ownership: borrows the backend, the
+// clock and the record; owns the keeper.
 #ifndef KVCORE_PAGE_ALLOCATOR_H_
 #define KVCORE_PAGE_ALLOCATOR_H_
 

@@ -330,7 +330,7 @@ class WaitingTakeTest : public PageAllocatorTest {
   void SetUp() override {
     if (!TestHooks::built_in()) GTEST_SKIP() << "needs the points";
     hooks_.on_reached([this](const TestHooks::Seen& seen) {
-      if (seen.name == "pages.take.wait") waiting_.set_value();
+      if (seen.name == "clock.wait" && seen.text == "pages.take") waiting_.set_value();
     });
     backend_.park();
     make(1, 1, 1, /*keeper=*/true);
@@ -385,6 +385,40 @@ TEST_F(WaitingTakeTest, OthersComeThroughMeanwhile) {
   backend_.let_go();
   const auto got = taken_.get();
   EXPECT_TRUE(got.ok() && !*got);  // the limit took the page
+}
+
+// ---- the protections, left out
+
+TEST_F(PageAllocatorTest, WithoutThePutBackPagesOfAFailedBatchAreLost) {
+  if (!TestHooks::built_in()) GTEST_SKIP() << "needs the points";
+  TestHooks hooks;
+  hooks.skip("pages.take.put_back");
+  make(3);
+  backend_.next = [](const char*, const Pages&) { return no_memory(); };
+  EXPECT_TRUE(misses(2));
+  EXPECT_EQ(pages_->counts().transit, 2);
+  EXPECT_EQ(pages_->counts().free, 1);
+}
+
+TEST_F(PageAllocatorTest, WithoutTheRevisionCheckAnOldLimitComesIntoForce) {
+  if (!TestHooks::built_in()) GTEST_SKIP() << "needs the points";
+  TestHooks hooks;
+  hooks.skip("pages.limit.newest");
+  make(6);
+  EXPECT_EQ(pages_->set_limit(4, 5), LimitResult::kApplied);
+  EXPECT_EQ(pages_->set_limit(2, 4), LimitResult::kApplied);
+  EXPECT_EQ(pages_->counts().total, 2);
+}
+
+TEST_F(WaitingTakeTest, WithoutTheWakeUpItOutlivesTheBeginOfAStop) {
+  hooks_.skip("pages.stop.wake");
+  auto stopped = std::async(std::launch::async, [this] { pages_->stop(); });
+  while (hooks_.count("pages.stop.wake") == 0) std::this_thread::yield();
+  EXPECT_EQ(hooks_.count("pages.stop.wake.done"), 0u);
+  clock_.set(Time(options_.wait_limit));  // the limit ends it, with what it finds then
+  EXPECT_EQ(taken_.get().status().code(), Code::kCancelled);
+  backend_.let_go();
+  stopped.get();
 }
 
 TEST_F(PageAllocatorTest, StoppingIsFineFromAnyStateAndTwice) {

@@ -1,9 +1,16 @@
 #include "kvcore/socket_place.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <boost/uuid/name_generator_sha1.hpp>
 #include <boost/uuid/uuid.hpp>
 #include <boost/uuid/uuid_io.hpp>
+
+#include <cerrno>
+#include <cstring>
 #include <new>
+#include <string>
+#include <system_error>
 
 namespace kv {
 namespace {
@@ -64,6 +71,30 @@ Result<SocketPlace> socket_place(std::string_view root, std::string_view ipc_nam
   } catch (const std::bad_alloc&) {
     return Status::error(Code::kOutOfMemory, "socket_place");
   }
+}
+
+Result<UniqueFd> connect_socket(const std::string& path) {
+  constexpr const char* kOperation = "connect";
+  if (path.empty() || path.size() > kSocketPathLimit) {
+    return Status::error(Code::kInvalidArgument, kOperation, path, 0,
+                         "socket path of " + std::to_string(path.size()) +
+                             " bytes; expected 1 to " + std::to_string(kSocketPathLimit));
+  }
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Status::system(kOperation, path, errno);
+  int rc = 0;
+  do {
+    rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) return fd;
+  // EAGAIN is a full queue, which cannot be waited for on this descriptor.
+  const int error = errno;
+  return Status::error(
+      Code::kUnavailable, kOperation, path, error,
+      error == EAGAIN ? "the listener's queue is full" : std::generic_category().message(error));
 }
 
 }  // namespace kv

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "kvcore/status.h"
+#include "kvcore/unique_fd.h"
 
 namespace kv {
 
@@ -35,6 +36,11 @@ Result<SocketPlace> socket_place(std::string_view root, std::string_view ipc_nam
 // The name with each character outside letters, digits, '_' and '-' (ASCII) replaced by '-', cut
 // at kIpcNameLimit characters. A character of several UTF-8 bytes becomes one '-'.
 std::string sanitize_ipc_name(std::string_view name);
+
+// A connection to a listening unix socket, which is made at once or not at all; non-blocking.
+// kInvalidArgument: no path, or one over kSocketPathLimit. kUnavailable: nobody listens there, or
+// the listener's queue is full. kSystem: there is no socket to be had.
+Result<UniqueFd> connect_socket(const std::string& path);
 
 }  // namespace kv
 

@@ -2,18 +2,16 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <string_view>
 
 #include "kvcore/frame.h"
 #include "kvcore/hook.h"
-#include "kvcore/listener.h"
 #include "kvcore/pickle.h"
+#include "kvcore/socket_place.h"
 
 namespace kv {
 namespace {
@@ -66,25 +64,7 @@ Result<Offer> parse_offer(const Message& reply) {
 
 Result<std::unique_ptr<CacheReader>> CacheReader::connect(const std::string& socket_path, Vmm& vmm,
                                                           Clock& clock, Nanos timeout) {
-  constexpr const char* kOperation = "transfer.connect";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.empty() || socket_path.size() >= sizeof address.sun_path) {
-    return Status::error(Code::kInvalidArgument, kOperation, socket_path, 0,
-                         "expected a path of 1 to 107 bytes");
-  }
-  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Status::system(kOperation, socket_path, errno);
-  // A unix socket connects at once or not at all.
-  int rc = 0;
-  do {
-    rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  } while (rc != 0 && errno == EINTR);
-  if (rc != 0) {
-    const Status why = Status::system(kOperation, socket_path, errno);
-    return Status::error(Code::kUnavailable, kOperation, socket_path, why.native(), why.text());
-  }
+  KV_ASSIGN_OR_RETURN(UniqueFd fd, connect_socket(socket_path));
   return std::unique_ptr<CacheReader>(new CacheReader(std::move(fd), vmm, clock, timeout));
 }
 
@@ -179,9 +159,7 @@ Result<Message> CacheReader::exchange(const Message& request) {
     return Status::error(Code::kUnavailable, "transfer.request", {}, 0,
                          "the connection was given up");
   }
-  std::string frame(kFrameHeader, '\0');
-  KV_RETURN_IF_ERROR(append_pickle(request, frame));
-  KV_RETURN_IF_ERROR(seal_frame(frame));
+  KV_ASSIGN_OR_RETURN(const std::string frame, frame_message(request));
   const Time deadline = timeout_ <= Nanos::zero() ? kNever : deadline_after(clock_.now(), timeout_);
   KV_RETURN_IF_ERROR(send(frame, deadline));
   return receive(deadline);

@@ -23,6 +23,7 @@
 
 #include "harness/board/board_impl.h"
 #include "harness/board/layout.h"
+#include "harness/board/proc_stat.h"
 #include "harness/board/recorder.h"
 
 namespace kv::drill {
@@ -64,18 +65,6 @@ int make_file(std::uint64_t bytes) {
     refuse("board: sizing the memory file");
   }
   return fd;
-}
-
-// The letter of proc(5) for the process ('Z': dead, not reaped); '?' when it cannot be read.
-char state_of(pid_t pid) {
-  char text[512];
-  const int fd = ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return '?';
-  const ssize_t got = ::read(fd, text, sizeof text);
-  ::close(fd);
-  const std::string_view stat(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  const std::size_t end = stat.rfind(')');  // the name before it may hold any byte
-  return end == std::string_view::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
 }
 
 }  // namespace
@@ -135,7 +124,8 @@ bool Board::Impl::is_gone(std::uint32_t process) const {
   if (process >= kMaxProcesses) return true;
   const ProcessSlot& slot = view.head->processes[process];
   if (slot.ended.load(std::memory_order_relaxed) != 0) return true;
-  return state_of(slot.pid) == 'Z' || (::kill(slot.pid, 0) != 0 && errno == ESRCH);
+  return state_in("/proc/" + std::to_string(slot.pid) + "/stat") == 'Z' ||
+         (::kill(slot.pid, 0) != 0 && errno == ESRCH);
 }
 
 std::uint64_t Board::Impl::claimed() const {

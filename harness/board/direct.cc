@@ -1,5 +1,4 @@
 // The supervisor tells processes what to do: orders, commands, the end, the clock.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -30,19 +29,6 @@ void ring(ProcessSlot& process) {
   futex_wake_all(process.bell);
 }
 
-// The state of a thread in the words of proc(5): 'T' is stopped. '\0': it is gone.
-char state_of(pid_t pid, pid_t tid) {
-  char text[512];
-  const std::string path =
-      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/stat";
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return '\0';
-  const ssize_t length = ::read(fd, text, sizeof text);
-  ::close(fd);
-  const auto stat = parse_stat({text, length < 0 ? 0 : static_cast<std::size_t>(length)});
-  return stat ? stat->state : '\0';
-}
-
 // Lets a frozen process go on. Its thread has said that it freezes and is about to: a SIGCONT that
 // came before the stop would be lost, so the stop is awaited. The kernel reports it to a parent
 // alone, and this may be a grandchild, so its state is read again until it is there; between the
@@ -50,8 +36,10 @@ char state_of(pid_t pid, pid_t tid) {
 void thaw(pid_t pid, ThreadSlot& thread) {
   constexpr int kLooks = 2'000;
   const std::uint32_t stopping = thread.held_by.load(std::memory_order_acquire);
+  const std::string path =
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(thread.tid) + "/stat";
   for (int i = 0; i < kLooks; ++i) {
-    const char state = state_of(pid, thread.tid);
+    const char state = state_in(path);
     if (state == '\0' || state == 'Z' || state == 'X') return;
     if (state == 'T') break;
     // Somebody else's SIGCONT may have come first.

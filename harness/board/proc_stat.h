@@ -1,10 +1,15 @@
 // The beginning of /proc/PID/stat and /proc/PID/task/TID/stat, proc(5).
 //
-// Threads, ownership: a function of values; the name points into the text.
+// Threads, ownership: functions of values; the name points into the text.
 #ifndef HARNESS_BOARD_PROC_STAT_H_
 #define HARNESS_BOARD_PROC_STAT_H_
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace kv::drill {
@@ -23,6 +28,17 @@ inline std::optional<ProcStat> parse_stat(std::string_view text) {
     return std::nullopt;
   }
   return ProcStat{text.substr(begin + 1, end - begin - 1), text[end + 2], text.substr(end + 3)};
+}
+
+// The state in such a file; '\0' when it cannot be read: the process or thread is gone.
+inline char state_in(const std::string& path) {
+  char text[512];
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return '\0';
+  const ssize_t length = ::read(fd, text, sizeof text);
+  ::close(fd);
+  const auto stat = parse_stat({text, length < 0 ? 0 : static_cast<std::size_t>(length)});
+  return stat ? stat->state : '\0';
 }
 
 }  // namespace kv::drill
