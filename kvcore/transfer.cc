@@ -340,10 +340,12 @@ StopResult CacheTransfer::Impl::drain_and_free(Entry& entry, Time deadline, Stat
     step_done<"transfer.drop.defer">(id);
     return StopResult::kNotDrained;
   }
-  if (left == 0 && entry.opened) {
-    memory.readers_gone(entry.cache.address);
-    entry.opened = false;
+  bool readers_were = false;
+  if (left == 0) {
+    const MutexLock lock(mu);
+    readers_were = std::exchange(entry.opened, false);
   }
+  if (readers_were) memory.readers_gone(entry.cache.address);
   const Status status = memory.free(entry.cache.address);
   if (status.ok()) return StopResult::kDone;
   say(Severity::kError, name_of(id) + ": not freed: " + status.to_string());
