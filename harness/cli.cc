@@ -39,16 +39,17 @@ void add_running(CLI::App* command, CommandLine* line) {
   command->add_option("--format", line->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("text|json");
-  command->add_option("--report", line->report_folder, "Write DIR/index.html")->type_name("DIR");
+  command->add_option("--repeat", line->repeat, "Run each drill, or proof, N times")
+      ->check(CLI::Range(std::uint64_t{1}, kMost))
+      ->type_name("N");
+  command->add_option("--report", line->report_folder, "Bring DIR/index.html up to date")
+      ->type_name("DIR");
   command->add_option("--runs", line->runs_folder, "Where run folders are made (default: /tmp)")
       ->type_name("DIR");
   command->add_flag("--keep", line->keep, "Keep the run folders of passing runs too");
 }
 
 void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
-  run->add_option("--repeat", line->repeat, "Run each drill N times")
-      ->check(CLI::Range(std::uint64_t{1}, kMost))
-      ->type_name("N");
   run->add_flag("--until-fail", line->until_fail, "Stop at the first run that does not pass");
   run->add_option("--max-fail", line->max_fail, "Stop after N runs that did not pass")
       ->check(CLI::Range(std::uint64_t{1}, kMost))
@@ -57,6 +58,9 @@ void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
                 "Only drills that did not pass when they last ran, started from this folder");
   run->add_option("--shuffle", line->shuffle, "Run in an order drawn from SEED")->type_name("SEED");
   run->add_option("--shard", *shard, "Run the I-th of N parts of the suite")->type_name("I/N");
+  run->add_option("--pause-at", line->pause_at,
+                  "Stand still there, for a debugger, until Enter; for one drill, see --filter")
+      ->type_name("POINT");
   run->add_option("--junit", line->junit_path, "Write JUnit XML")->type_name("FILE");
 }
 

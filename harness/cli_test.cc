@@ -50,7 +50,7 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
       {"run", "--shard", "4/3"},
       {"run", "--shard", "0/3"},
       {"run", "--shard", "1/2x"},
-      {"prove", "--repeat", "2"},
+      {"prove", "--until-fail"},
       {"prove", "--last-failed"},
       {"run", "--max-fail", "0"},
       {"compare", "a.json"},

@@ -13,6 +13,7 @@
 #include "harness/commands_internal.h"
 #include "harness/progress.h"
 #include "harness/report.h"
+#include "harness/report_folder.h"
 #include "harness/surroundings.h"
 
 namespace kv::drill {
@@ -66,13 +67,15 @@ class ProveCommand {
     for (const Proof& proof : drill.proofs) {
       proofs_.push_back({});
       std::string reason = reason_to_skip(drill, &proof);
-      done_.push_back(!reason.empty());
+      left_.push_back(reason.empty() ? line_.repeat : 0);
       if (!reason.empty()) {
         proofs_.back() = judge(drill, proof, skipped(drill, std::move(reason)));
         continue;
       }
-      jobs_.push_back(make_job(suite_, line_, drill, &proof));
-      proof_of_.push_back(proofs_.size() - 1);
+      for (std::uint64_t i = 0; i < line_.repeat; ++i) {
+        jobs_.push_back(make_job(suite_, line_, drill, &proof));
+        proof_of_.push_back(proofs_.size() - 1);
+      }
     }
   }
 
@@ -82,16 +85,26 @@ class ProveCommand {
       whole_ = std::move(result);
       return;
     }
-    ProofResult& proof = proofs_[which];
-    proof = judge(*job.drill, *job.proof, result);
+    ProofResult proof = judge(*job.drill, *job.proof, result);
     if (whole_.verdict != Verdict::kPass) {
       proof.verdict = std::max(proof.verdict, Verdict::kVoid);
       proof.why = fmt::format("the drill does not pass with the protection either: {}",
                               first_reason(whole_));
     }
     if (proof.verdict > Verdict::kSkip) progress_->failed();
-    done_[which] = true;
+    add(&proofs_[which], std::move(proof), left_[which] == line_.repeat);
+    --left_[which];
     print_finished();
+  }
+
+  // The repeats of a proof as one result: the worst one's, and how many there were.
+  static void add(ProofResult* all, ProofResult proof, bool first) {
+    const std::uint64_t runs = first ? 1 : all->runs + 1;
+    const std::uint64_t missed =
+        (first ? 0 : all->missed) + (proof.verdict > Verdict::kSkip ? 1 : 0);
+    if (first || proof.verdict > all->verdict) *all = std::move(proof);
+    all->runs = runs;
+    all->missed = missed;
   }
 
   static std::string first_reason(const DrillResult& result) {
@@ -112,7 +125,7 @@ class ProveCommand {
   }
 
   void print_finished() {
-    for (; printed_ < proofs_.size() && done_[printed_]; ++printed_) {
+    for (; printed_ < proofs_.size() && left_[printed_] == 0; ++printed_) {
       if (!text()) continue;
       progress_->clear();
       fmt::print("{}", proof_lines(proofs_[printed_], surroundings_.color));
@@ -126,7 +139,7 @@ class ProveCommand {
     Totals totals;
     std::vector<ProofResult> finished;
     for (std::size_t i = 0; i < proofs_.size(); ++i) {
-      if (!done_[i]) continue;
+      if (left_[i] != 0) continue;
       totals.add(proofs_[i].verdict);
       finished.push_back(proofs_[i]);
     }
@@ -155,14 +168,13 @@ class ProveCommand {
 
   bool write_page(const std::vector<ProofResult>& finished) const {
     if (line_.report_folder.empty()) return true;
-    PageInput page;
-    page.command = "kvdrill prove";
-    page.proofs = finished;
-    page.ns = watch_.ns();
+    std::vector<std::string> notes;
     std::string why;
-    if (write_file(line_.report_folder + "/index.html", index_html(page), &why)) return true;
-    fmt::print(stderr, "kvdrill: {}\n", why);
-    return false;
+    const ProofsPart part{part_origin("kvdrill prove", watch_.ns()), finished};
+    const bool written = report_proofs(line_.report_folder, part, &notes, &why);
+    if (!written) fmt::print(stderr, "kvdrill: {}\n", why);
+    for (const std::string& note : notes) fmt::print(stderr, "kvdrill: {}\n", note);
+    return written;
   }
 
   const Suite& suite_;
@@ -174,7 +186,7 @@ class ProveCommand {
   std::vector<std::size_t> proof_of_;  // by job; kWhole: the drill without a skip
   DrillResult whole_;                  // of the drill whose proofs are being taken
   std::vector<ProofResult> proofs_;
-  std::vector<bool> done_;
+  std::vector<std::uint64_t> left_;  // runs of each that are not in yet
   std::size_t printed_ = 0;
 };
 

@@ -16,6 +16,7 @@
 #include "harness/last_failed.h"
 #include "harness/progress.h"
 #include "harness/report.h"
+#include "harness/report_folder.h"
 #include "harness/surroundings.h"
 
 namespace kv::drill {
@@ -41,6 +42,8 @@ struct Tally {
                      sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
     all.ns = sorted[sorted.size() / 2];
     all.ms = all.ns / 1'000'000;
+    all.runs = runs;
+    all.failures = failures;
     return all;
   }
 };
@@ -54,6 +57,7 @@ class RunCommand {
     const std::vector<const Drill*> drills =
         choose(suite_, line_, line_.last_failed ? &failed_before_ : nullptr);
     if (drills.empty()) return no_drill();
+    if (!line_.pause_at.empty() && !find_pause(drills)) return 2;
     for (const Drill* drill : drills) plan(*drill);
     progress_.emplace(text() && surroundings_.progress, jobs_.size());
     if (text()) header(drills.size());
@@ -65,6 +69,10 @@ class RunCommand {
       progress_->started(index, jobs_[index].drill->full_name(), watch_.ns());
     };
     watch.ended = [this](std::size_t index) { progress_->ended(index, watch_.ns()); };
+    watch.paused = [this](const Pause& pause) {
+      progress_->clear();
+      fmt::print(stderr, "{}", pause_text(pause, attaching_is_restricted()));
+    };
     if (surroundings_.progress) watch.tick = [this] { progress_->show(watch_.ns()); };
     return finish(run_jobs(jobs_, parallel(line_), watch));
   }
@@ -127,6 +135,21 @@ class RunCommand {
     return 2;
   }
 
+  // False: it is said what is wrong with --pause-at.
+  bool find_pause(const std::vector<const Drill*>& drills) {
+    std::string why;
+    if (drills.size() > 1 || line_.repeat > 1) {
+      why = fmt::format("one run can stand still, not {} of {}; --filter chooses a drill",
+                        counted(line_.repeat, "run"), counted(drills.size(), "drill"));
+    } else if (auto at = pause_address(suite_, line_.pause_at, *drills.front())) {
+      pause_at_ = *std::move(at);
+    } else {
+      why = at.error();
+    }
+    if (!why.empty()) fmt::print(stderr, "kvdrill: --pause-at: {}\n", why);
+    return why.empty();
+  }
+
   void plan(const Drill& drill) {
     tallies_.push_back({});
     tallies_.back().drill = &drill;
@@ -137,6 +160,7 @@ class RunCommand {
     }
     for (std::uint64_t i = 0; i < line_.repeat; ++i) {
       jobs_.push_back(make_job(suite_, line_, drill, nullptr));
+      jobs_.back().options.pause_at = pause_at_;
       tally_of_.push_back(tallies_.size() - 1);
     }
   }
@@ -174,7 +198,7 @@ class RunCommand {
   void print(const Tally& tally) {
     if (!text()) return;
     progress_->clear();
-    fmt::print("{}", drill_lines(tally.result(), tally.runs, tally.failures, surroundings_.color));
+    fmt::print("{}", drill_lines(tally.result(), surroundings_.color));
     std::fflush(stdout);
   }
 
@@ -213,14 +237,13 @@ class RunCommand {
       ok = false;
     }
     if (!line_.report_folder.empty()) {
-      PageInput page;
-      page.command = "kvdrill run";
-      page.results = results;
-      page.ns = ns;
-      if (!write_file(line_.report_folder + "/index.html", index_html(page), &why)) {
+      std::vector<std::string> notes;
+      const DrillsPart part{part_origin("kvdrill run", ns), results};
+      if (!report_drills(line_.report_folder, part, &notes, &why)) {
         fmt::print(stderr, "kvdrill: {}\n", why);
         ok = false;
       }
+      for (const std::string& note : notes) fmt::print(stderr, "kvdrill: {}\n", note);
     }
     return ok;
   }
@@ -231,6 +254,7 @@ class RunCommand {
   std::string memory_;  // the file of what failed before; empty: nowhere
   std::set<std::string> failed_before_;
   std::optional<Progress> progress_;
+  std::optional<Address> pause_at_;
   Stopwatch watch_;
   std::vector<Job> jobs_;
   std::vector<std::size_t> tally_of_;  // by job

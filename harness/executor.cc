@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -69,6 +70,7 @@ Executor::Executor(const Drill& drill, const RunOptions& options, const RunFolde
       board_(situation.board()) {}
 
 void Executor::run() {
+  order_pause();
   for (const Address& step : options_.skip) {
     GiveStep order;
     order.what = GiveStep::What::kSkip;
@@ -164,6 +166,8 @@ void Executor::hang(const std::string& why, const Position& position) {
 }
 
 std::int64_t Executor::limit_ns() const {
+  // A person with a debugger takes the time that it takes.
+  if (options_.pause_at) return std::numeric_limits<std::int64_t>::max() / 2;
   return step_ != nullptr && step_->deadline_ns ? *step_->deadline_ns : drill_.deadline_ns;
 }
 

@@ -86,6 +86,10 @@ class Executor {
     bool of_proof = false;
   };
 
+  // --- executor_pause.cc
+  void order_pause();
+  bool stand();
+
   bool run_steps(const std::vector<Step>& steps);
   bool judge(const Step& step, Outcome outcome);
   void put(CheckResult result);
@@ -154,6 +158,7 @@ class Executor {
   Findings findings_;
   const Step* step_ = nullptr;  // the one being carried out
   std::vector<Given> given_;
+  std::uint32_t pause_order_ = 0;  // 0: none, or it is over
   std::map<std::string, FileId> remembered_;
   std::set<std::string> unconnected_;  // clients whose connecting failed
   std::vector<std::string> placed_;

@@ -208,9 +208,13 @@ void Situation::read_signals() {
   }
 }
 
+std::vector<pollfd> Situation::interruptions() const {
+  return {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
+}
+
 bool Situation::interrupted() {
-  pollfd fds[2] = {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
-  if (::poll(fds, 2, 0) > 0) {
+  std::vector<pollfd> fds = interruptions();
+  if (::poll(fds.data(), fds.size(), 0) > 0) {
     if (fds[0].revents != 0) read_signals();
     if (fds[1].revents != 0) interrupted_ = true;
   }
@@ -266,6 +270,7 @@ Waited Situation::wait(const Goal& goal) {
   bool stuck = false;
   for (;;) {
     take_in();
+    if (look_ && !look_()) interrupted_ = true;
     if (interrupted_) return {WaitEnd::kInterrupted, {}, blind};
     if (auto full = board_.overflow()) return {WaitEnd::kOverflow, *std::move(full), blind};
     if (goal.met()) return {WaitEnd::kMet, {}, blind};

@@ -9,6 +9,7 @@
 #ifndef HARNESS_EXECUTOR_SITUATION_H_
 #define HARNESS_EXECUTOR_SITUATION_H_
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -127,6 +128,11 @@ class Situation {
 
   // Whether the drill shall end now. Looks, so that steps that never wait notice it too.
   bool interrupted();
+  // What becomes readable then, for whoever sleeps elsewhere; interrupted() says whether it did.
+  std::vector<pollfd> interruptions() const;
+  // Called by wait() for all that has happened, before anything is concluded from it; false from it
+  // interrupts the drill.
+  void at_every_look(std::function<bool()> look) { look_ = std::move(look); }
   // Living processes of the drill, the forked ones too, without the threads that do not count.
   std::vector<Watched> watched() const;
 
@@ -148,6 +154,7 @@ class Situation {
   std::map<std::string, int> send_errors_;
   std::uint64_t next_ = 0;  // sequence of the next event to take in
   bool interrupted_ = false;
+  std::function<bool()> look_;
 };
 
 }  // namespace kv::drill

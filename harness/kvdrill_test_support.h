@@ -100,7 +100,8 @@ class Kvdrill : public ::testing::Test {
     const int out = ::open((root_ + "/out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     const int err = ::open((root_ + "/err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     ::dup2(terminal_ < 0 ? out : terminal_, 1);
-    ::dup2(err, 2);
+    ::dup2(errors_ < 0 ? err : errors_, 2);
+    if (input_ >= 0) ::dup2(input_, 0);
     if (!folder_.empty() && ::chdir(folder_.c_str()) != 0) ::_exit(kNotPrepared);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -178,6 +179,7 @@ class Kvdrill : public ::testing::Test {
   std::map<std::string, std::string> environment_;  // added to the program's
   std::string folder_;                              // where it is started; empty: here
   int terminal_ = -1;                               // its standard output, if not a file
+  int errors_ = -1, input_ = -1;                    // its standard error and input, likewise
   std::function<bool()> prepare_;                   // called in the program's process
 
  private:

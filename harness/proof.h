@@ -5,6 +5,7 @@
 #ifndef HARNESS_PROOF_H_
 #define HARNESS_PROOF_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct ProofResult {
   Position position;
   std::int64_t ms = 0;
   std::string folder, repeat;
+  // Where the proof was repeated this is the worst of so many runs, and so many did not fail as it
+  // says.
+  std::uint64_t runs = 1, missed = 0;
 };
 
 // `run` is the drill's result with the proof's steps left out. Void when a step was never reached.

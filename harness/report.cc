@@ -62,19 +62,36 @@ Json json_of(const DrillResult& result) {
          {"exit", process.exit < 0 ? Json(nullptr) : Json(process.exit)},
          {"signal", process.core_signal.empty() ? Json(nullptr) : Json(process.core_signal)}});
   }
-  return {
-      {"name", result.name},     {"file", result.file}, {"verdict", verdict_name(result.verdict)},
-      {"ms", result.ms},         {"checks", checks},    {"processes", processes},
-      {"folder", result.folder}, {"note", result.note}};
+  return {{"name", result.name},
+          {"file", result.file},
+          {"verdict", verdict_name(result.verdict)},
+          {"ms", result.ms},
+          {"checks", checks},
+          {"processes", processes},
+          {"folder", result.folder},
+          {"note", result.note},
+          {"runs", result.runs},
+          {"passed_runs", result.runs - result.failures}};
+}
+
+std::string passed_of(const DrillResult& result) {
+  return fmt::format("passed {} of {}", result.runs - result.failures, result.runs);
 }
 
 std::string reasons(const DrillResult& result) {
   std::string all;
+  if (result.runs > 1) all = passed_of(result) + "\n";
   for (const CheckResult& check : result.checks) {
     if (check.verdict == Verdict::kPass) continue;
     all += fmt::format("{}: {}\n", check.name, check.why);
   }
   return all;
+}
+
+// ", 100 of 100"; nothing for a single run.
+std::string as_it_says(const ProofResult& proof) {
+  return proof.runs < 2 ? std::string()
+                        : fmt::format(", {} of {}", proof.runs - proof.missed, proof.runs);
 }
 
 }  // namespace
@@ -130,11 +147,12 @@ int Totals::exit_code() const {
   return 0;
 }
 
-std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
-                        bool color) {
+std::string drill_lines(const DrillResult& result, bool color) {
   std::string out = fmt::format("  {}  {:<58} {:>6} ms", word(result.verdict, color),
                                 one_line(result.name), result.ms);
-  if (times > 1) out += fmt::format("  passed {} of {}", times - failures, times);
+  if (result.runs > 1) {
+    out += "  " + passed_of(result);
+  }
   out += '\n';
   if (result.verdict == Verdict::kPass) {
     if (!result.note.empty()) indent_into(&out, "(" + result.note + ")");
@@ -155,10 +173,12 @@ std::string proof_lines(const ProofResult& result, bool color) {
   std::string out = fmt::format("  {}  {} without {}\n", word(result.verdict, color),
                                 one_line(result.scenario), fmt::join(result.skip, " and "));
   if (result.verdict == Verdict::kPass) {
-    indent_into(&out, fmt::format("fails exactly: {}", fmt::join(result.fails, ", ")));
+    indent_into(&out, fmt::format("fails exactly{}: {}", as_it_says(result),
+                                  fmt::join(result.fails, ", ")));
     return out;
   }
   indent_into(&out, result.why);
+  if (result.runs > 1) indent_into(&out, "failed as it says" + as_it_says(result));
   indent_into(&out, "  at " + place(result.position));
   if (!result.folder.empty()) indent_into(&out, "folder: " + result.folder);
   if (!result.repeat.empty()) indent_into(&out, "repeat: " + result.repeat);
@@ -188,7 +208,9 @@ std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps
                     {"skip", proof.skip},
                     {"fails", proof.fails},
                     {"verdict", verdict_name(proof.verdict)},
-                    {"why", proof.why}});
+                    {"why", proof.why},
+                    {"runs", proof.runs},
+                    {"failed_exactly", proof.runs - proof.missed}});
   }
   return dump({{"proofs", list},
                {"steps", steps},

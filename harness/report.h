@@ -24,10 +24,9 @@ struct Totals {
   int exit_code() const;
 };
 
-// One drill's line, and under a failure its reasons, its folder and the command that repeats it.
-// `times` is how often it ran, `failures` how often it did not pass; `color` for a terminal.
-std::string drill_lines(const DrillResult& result, std::uint64_t times, std::uint64_t failures,
-                        bool color);
+// One drill's line, and under a failure its reasons, its folder and the command that repeats it;
+// `color` for a terminal.
+std::string drill_lines(const DrillResult& result, bool color);
 std::string proof_lines(const ProofResult& result, bool color);
 // "12 passed, 0 failed, 0 void, 0 skipped, 0 errors in 0.31 s"
 std::string last_line(const Totals& totals, std::int64_t ns);
@@ -39,13 +38,25 @@ std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps
 
 std::string junit(const std::vector<DrillResult>& results, std::int64_t ns);
 
-struct PageInput {
+struct PartOrigin {
   std::string command;  // that made it
-  std::vector<DrillResult> results;
-  std::vector<ProofResult> proofs;
-  std::int64_t ns = 0;
+  std::string when;     // for people
+  std::string base;     // the folder that the files' names start from
+  std::int64_t ns = 0;  // how long it took
 };
-// One self-contained page: drills, arms, proofs, times, and the way to each kept run.
+struct DrillsPart {
+  PartOrigin origin;
+  std::vector<DrillResult> results;
+};
+struct ProofsPart {
+  PartOrigin origin;
+  std::vector<ProofResult> results;
+};
+struct PageInput {
+  std::optional<DrillsPart> drills;
+  std::optional<ProofsPart> proofs;
+};
+// One self-contained page: drills, arms, proofs, times, and the way to each file and kept run.
 std::string index_html(const PageInput& input);
 
 // What GitHub shows beside the line of a file, one "::error file=...::..." for each check that did

@@ -47,7 +47,7 @@ TEST(Totals, TheWorstDecidesTheExitCode) {
 }
 
 TEST(Lines, AFailureSaysWhyWhereAndHowToRepeat) {
-  const std::string lines = drill_lines(failed_run(), 1, 1, false);
+  const std::string lines = drill_lines(failed_run(), false);
   EXPECT_THAT(lines, HasSubstr("fail "));
   EXPECT_THAT(lines, HasSubstr("cut off: fail: no end"));
   EXPECT_THAT(lines, HasSubstr("at scenarios/a.toml:9:3"));
@@ -56,28 +56,35 @@ TEST(Lines, AFailureSaysWhyWhereAndHowToRepeat) {
   EXPECT_THAT(lines, Not(HasSubstr("no_crash")));
 }
 
+DrillResult repeated() {
+  DrillResult result = failed_run();
+  result.runs = 200;
+  result.failures = 3;
+  return result;
+}
+
 TEST(Lines, RepeatsAreCounted) {
-  EXPECT_THAT(drill_lines(failed_run(), 200, 3, false), HasSubstr("passed 197 of 200"));
+  EXPECT_THAT(drill_lines(repeated(), false), HasSubstr("passed 197 of 200"));
 }
 
 TEST(Lines, NoColorOutsideATerminal) {
-  EXPECT_THAT(drill_lines(failed_run(), 1, 1, false), Not(HasSubstr("\x1b")));
-  EXPECT_THAT(drill_lines(failed_run(), 1, 1, true), HasSubstr("\x1b["));
+  EXPECT_THAT(drill_lines(failed_run(), false), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(drill_lines(failed_run(), true), HasSubstr("\x1b["));
 }
 
 TEST(Lines, APassHasItsNote) {
   DrillResult result = failed_run();
   result.verdict = Verdict::kPass;
-  EXPECT_THAT(drill_lines(result, 1, 0, false), Not(HasSubstr("(")));
+  EXPECT_THAT(drill_lines(result, false), Not(HasSubstr("(")));
   result.note = "fails as expected: x";
-  EXPECT_THAT(drill_lines(result, 1, 0, false), HasSubstr("         (fails as expected: x)\n"));
+  EXPECT_THAT(drill_lines(result, false), HasSubstr("         (fails as expected: x)\n"));
 }
 
 TEST(Lines, NothingThatOthersSaidIsAnOrderToATerminalOrToGithub) {
   DrillResult result = failed_run();
   result.name = "a\x1b[2J\nb";
   result.checks = {{"c\x07", Verdict::kFail, "one\n  ::set-env name=x::y\r\x9b", {"f\x1b", 1, 1}}};
-  const std::string lines = drill_lines(result, 1, 1, false);
+  const std::string lines = drill_lines(result, false);
   EXPECT_THAT(lines, HasSubstr("a\\x1b[2J\\x0ab"));
   EXPECT_THAT(lines,
               HasSubstr("c\\x07: fail: one\n           \\x3a:set-env name=x::y\\x0d\\x9b\n"));
@@ -133,6 +140,27 @@ TEST(RunJson, HasTheAgreedShape) {
   EXPECT_TRUE(run["processes"][1]["signal"].is_null());
 }
 
+TEST(RunJson, CountsRepeats) {
+  const auto json = nlohmann::json::parse(run_json({repeated()}, Totals()));
+  EXPECT_EQ(json["scenarios"][0]["runs"], 200);
+  EXPECT_EQ(json["scenarios"][0]["passed_runs"], 197);
+}
+
+TEST(Junit, CountsRepeats) {
+  EXPECT_THAT(junit({repeated()}, 0), HasSubstr("passed 197 of 200"));
+}
+
+TEST(Lines, RepeatsOfAProofAreCounted) {
+  ProofResult proof;
+  proof.fails = {"c"};
+  EXPECT_THAT(proof_lines(proof, false), HasSubstr("fails exactly: c"));
+  proof.runs = 100;
+  EXPECT_THAT(proof_lines(proof, false), HasSubstr("fails exactly, 100 of 100: c"));
+  proof.missed = 1;
+  proof.verdict = Verdict::kFail;
+  EXPECT_THAT(proof_lines(proof, false), HasSubstr("failed as it says, 99 of 100"));
+}
+
 TEST(RunJson, BytesThatAreNotUtf8AreShownNotThrownOn) {
   DrillResult result = failed_run();
   result.checks[1].why = "peer said \xff\xfe";
@@ -162,14 +190,37 @@ TEST(Junit, EscapesAndCountsAVoidRunAsAnError) {
   EXPECT_THAT(xml, Not(HasSubstr("<arm>")));
 }
 
-TEST(Page, EscapesAndNamesEveryRun) {
+PageInput page_of(const DrillResult& result) {
   PageInput input;
-  input.results = {failed_run()};
-  const std::string page = index_html(input);
+  input.drills = DrillsPart{{"kvdrill run", "today", "/home/me", 1}, {result}};
+  return input;
+}
+
+TEST(Page, EscapesAndNamesEveryRun) {
+  const std::string page = index_html(page_of(failed_run()));
   EXPECT_THAT(page, HasSubstr("&lt;arm&gt;"));
   EXPECT_THAT(page, HasSubstr("not all passed"));
   EXPECT_THAT(page, HasSubstr("cut off"));
   EXPECT_THAT(page, HasSubstr("\"file:///tmp/kvdrill.x/timeline.html\""));
+  EXPECT_THAT(page, HasSubstr("\"file:///home/me/scenarios/a.toml\""));
+  EXPECT_THAT(page, HasSubstr("Not run for this page yet"));
+}
+
+TEST(Page, CountsRepeats) {
+  EXPECT_THAT(index_html(page_of(repeated())), HasSubstr("197 of 200 passed"));
+}
+
+TEST(Page, LeadsFromADrillToItsProofs) {
+  PageInput input = page_of(failed_run());
+  ProofResult other, proof;
+  other.scenario = "another";
+  proof.scenario = failed_run().name;
+  proof.skip = {"listener.stop.cancel_reads"};
+  input.proofs = ProofsPart{{"kvdrill prove", "today", "/", 1}, {other, proof}};
+  const std::string page = index_html(input);
+  EXPECT_THAT(page, HasSubstr("href=\"#proof-1\" title=\"without listener.stop.cancel_reads\""));
+  EXPECT_THAT(page, Not(HasSubstr("href=\"#proof-0\"")));
+  EXPECT_THAT(page, HasSubstr("<tr id=\"proof-1\">"));
 }
 
 TEST(Escaped, MarkupAndControlCharactersCannotGetThrough) {

@@ -1,5 +1,6 @@
 #include "harness/runner.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -8,10 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "harness/files.h"
 #include "harness/interrupts.h"
 #include "harness/process.h"
 #include "harness/run_folder.h"
@@ -27,6 +30,38 @@ struct Running {
   std::size_t index = 0;
   Supervisor supervisor;
   std::string line;
+};
+
+// Lets a run go on that stands still, when the person says so. One run stands at a time.
+class Gate {
+ public:
+  Gate() {
+    if (::pipe2(ends_, O_CLOEXEC) != 0) {
+      throw std::system_error(errno, std::generic_category(), "a pipe for --pause-at");
+    }
+  }
+  ~Gate() {
+    for (const int end : ends_) ::close(end);
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  int read_end() const { return ends_[0]; }
+
+  void close() { closed_ = true; }
+  bool closed() const { return closed_; }
+  // Standard input is readable: a whole line, or its end, opens the gate.
+  void listen() {
+    char c = 0;
+    const ssize_t n = ::read(STDIN_FILENO, &c, 1);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n == 1 && c != '\n') return;
+    closed_ = false;
+    (void)write_all(ends_[1], "\n");
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+  bool closed_ = false;
 };
 
 // Takes what the supervisor has written; true at its end.
@@ -102,7 +137,12 @@ class Run {
     running.index = next_;
     refused_.clear();
     try {
-      running.supervisor = fork_drill(*job.drill, job.options, lifeline_.read_end());
+      RunOptions options = job.options;
+      if (options.pause_at) {
+        if (!gate_) gate_.emplace();
+        options.pause_by.go = gate_->read_end();
+      }
+      running.supervisor = fork_drill(*job.drill, options, lifeline_.read_end());
     } catch (const std::system_error& error) {
       refused_ = error.what();
       if (!running_.empty()) return true;
@@ -119,6 +159,8 @@ class Run {
   bool wait() {
     std::vector<pollfd> fds;
     fds.push_back({interrupts_.fd(), POLLIN, 0});
+    fds.push_back({gate_ && gate_->closed() ? STDIN_FILENO : -1, POLLIN, 0});
+    const std::size_t first = fds.size();
     for (const Running& running : running_) {
       fds.push_back({running.supervisor.result_fd, POLLIN, 0});
     }
@@ -129,9 +171,13 @@ class Run {
       interrupts_.take();
       interrupted_ = true;
     }
+    if (fds[1].revents != 0) gate_->listen();
     bool any = false;
     for (std::size_t i = running_.size(); i-- > 0;) {
-      if (fds[i + 1].revents == 0 || !read_result(running_[i])) continue;
+      if (fds[first + i].revents == 0) continue;
+      const bool ended_now = read_result(running_[i]);
+      take_pause(running_[i]);
+      if (!ended_now) continue;
       const Running ended = std::move(running_[i]);
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       ready_[ended.index] = finish(ended);
@@ -139,6 +185,16 @@ class Run {
       any = true;
     }
     return any;
+  }
+
+  void take_pause(Running& running) {
+    const auto end = running.line.find('\n');
+    if (!gate_ || end == std::string::npos) return;
+    const auto pause = pause_from_line(std::string_view(running.line).substr(0, end));
+    if (!pause) return;
+    running.line.erase(0, end + 1);
+    gate_->close();
+    if (watch_.paused) watch_.paused(*pause);
   }
 
   // Reaps the supervisor, which is no longer among the running ones.
@@ -200,6 +256,7 @@ class Run {
   const std::vector<pid_t> strangers_;
   Lifeline lifeline_;
   Interrupts interrupts_;
+  std::optional<Gate> gate_;  // of jobs that stand still
   std::vector<Running> running_;
   std::map<std::size_t, DrillResult> ready_;
   std::size_t next_ = 0, reported_ = 0;

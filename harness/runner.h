@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "harness/pause.h"
 #include "harness/scenario.h"
 #include "harness/supervisor.h"
 #include "harness/verdict.h"
@@ -33,6 +34,8 @@ struct RunWatch {
   // display that shows the time.
   std::function<void(std::size_t index)> started, ended;
   std::function<void()> tick;
+  // A run stands still (RunOptions::pause_at) until a line, or the end, comes on standard input.
+  std::function<void(const Pause& pause)> paused;
 };
 
 // SIGINT and SIGTERM end it: kInterrupted; what had finished is reported first. A job for which the

@@ -18,7 +18,9 @@
 #include "harness/describe.h"
 #include "harness/engine.h"
 #include "harness/loader.h"
+#include "harness/names.h"
 #include "harness/run_folder.h"
+#include "harness/steps.h"
 
 namespace kv::drill {
 namespace {
@@ -191,6 +193,23 @@ std::vector<const Drill*> choose(const Suite& suite, const CommandLine& line,
     drills = std::move(mine);
   }
   return drills;
+}
+
+tl::expected<Address, std::string> pause_address(const Suite& suite, const std::string& text,
+                                                 const Drill& drill) {
+  auto address = parse_address(text);
+  if (!address) return address;
+  if (std::string why = why_not_site(suite.engine, address->site, Use::kAct); !why.empty()) {
+    return tl::unexpected(std::move(why));
+  }
+  std::vector<std::string> names;
+  for (const ProcessSpec& process : drill.processes) names.push_back(process.name);
+  if (!address->process.empty() &&
+      std::find(names.begin(), names.end(), address->process) == names.end()) {
+    return tl::unexpected(fmt::format("unknown process \"{}\"{}", address->process,
+                                      expected_one(address->process, names)));
+  }
+  return address;
 }
 
 Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, const Proof* proof) {

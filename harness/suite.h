@@ -46,6 +46,11 @@ bool chosen(const std::string& pattern, const Drill& drill);
 std::vector<const Drill*> choose(const Suite& suite, const CommandLine& line,
                                  const std::set<std::string>* only = nullptr);
 
+// Where --pause-at stops this drill: the address, with its names checked. An error names the part
+// that is wrong, and what was expected.
+tl::expected<Address, std::string> pause_address(const Suite& suite, const std::string& text,
+                                                 const Drill& drill);
+
 // A job without a proof, or with one.
 Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, const Proof* proof);
 

@@ -257,12 +257,12 @@ void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& optio
 
 // All descriptors but the standard three and these: a supervisor must not hold the runner's, least
 // of all the writing end of its lifeline.
-void close_others(int one, int other) {
-  const unsigned low = static_cast<unsigned>(std::min(one, other));
-  const unsigned high = static_cast<unsigned>(std::max(one, other));
+void close_others(std::vector<int> kept) {
+  std::sort(kept.begin(), kept.end());
   unsigned from = 3;
-  for (const unsigned keep : {low, high}) {
-    if (keep < from || keep > 1u << 20) continue;
+  for (const int fd : kept) {
+    const auto keep = static_cast<unsigned>(fd);
+    if (fd < 0 || keep < from) continue;
     if (keep > from) ::close_range(from, keep - 1, 0);
     from = keep + 1;
   }
@@ -308,12 +308,14 @@ Supervisor fork_drill(const Drill& drill, const RunOptions& options, int lifelin
     return {pid, ends[0]};
   }
   ::signal(SIGPIPE, SIG_IGN);
-  close_others(lifeline, ends[1]);
+  RunOptions mine = options;
+  mine.pause_by.say = ends[1];
+  close_others({lifeline, ends[1], mine.pause_by.go});
   // Asks for SIGTERM, not SIGKILL: processes and folders are to be cleared away. A runner that died
   // before this line has sent none.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
-  const DrillResult result = run_drill(drill, options, lifeline);
+  const DrillResult result = run_drill(drill, mine, lifeline);
   ::_exit(write_all(ends[1], result_to_json(result) + "\n") ? 0 : 1);
 }
 

@@ -8,9 +8,11 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/pause.h"
 #include "harness/scenario.h"
 #include "harness/verdict.h"
 
@@ -25,6 +27,8 @@ struct RunOptions {
   std::string repeat;         // the command that repeats this run, for people
   std::vector<Address> skip;  // of the proof, if it is one
   std::vector<std::string> expected_failures;  // of the proof; they do not print
+  std::optional<Address> pause_at;             // where it stands still, once
+  PauseChannel pause_by;
 };
 
 // In this process, which must be single-threaded and have no other children: becomes subreaper,
@@ -33,7 +37,8 @@ struct RunOptions {
 DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifeline);
 
 // Forks a supervisor for the drill. result_fd becomes readable with one line of JSON, then ends;
-// an end without a line means that the supervisor itself died (verdict error).
+// an end without a line means that the supervisor itself died (verdict error). A run that stands
+// still for a person says so by a line before (see pause.h), and goes on by options.pause_by.go.
 struct Supervisor {
   pid_t pid = 0;
   int result_fd = -1;

@@ -188,12 +188,13 @@ bool is_dead(const ThreadState& thread) {
   return thread.state == 'Z';
 }
 bool is_stopped(const ThreadState& thread) {
-  return thread.state == 'T' || thread.state == 't';
+  return thread.state == 'T';
 }
 
 // What one look at one thread allows to say.
 Motion motion_of(const ThreadState& thread) {
   if (is_dead(thread) || is_stopped(thread)) return Motion::kStuck;
+  // Also in 't': a debugger has stopped it, and the person before it will let it go on.
   if (thread.state != 'S') return Motion::kMoving;
   if (thread.call == "?" || thread.call == "none") return Motion::kUnknown;
   return thread.timed || thread.call == "running" ? Motion::kMoving : Motion::kStuck;
@@ -315,6 +316,7 @@ std::string to_string(const ThreadState& thread, const std::string& label) {
       (label.empty() ? thread.comm : label) + " (tid " + std::to_string(thread.tid) + "): ";
   if (is_dead(thread)) return text + "dead";
   if (is_stopped(thread)) return text + "stopped";
+  if (thread.state == 't') return text + "stopped by a debugger";
   if (thread.call == "running" || thread.state == 'R') return text + "running";
   if (thread.call == "none") return text + "asleep outside of a system call";
   if (thread.call == "?") return text + "asleep, the kernel does not show where";

@@ -84,7 +84,9 @@ std::string result_to_json(const DrillResult& result) {
                        {"processes", std::move(processes)},
                        {"folder", result.folder},
                        {"repeat", result.repeat},
-                       {"note", result.note}};
+                       {"note", result.note},
+                       {"runs", result.runs},
+                       {"failures", result.failures}};
   // What engines wrote may be no UTF-8: it must not cost the verdict.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -106,6 +108,8 @@ tl::expected<DrillResult, std::string> result_from_json(std::string_view text) {
     result.folder = object.at("folder").get<std::string>();
     result.repeat = object.at("repeat").get<std::string>();
     result.note = object.at("note").get<std::string>();
+    result.runs = object.at("runs").get<std::uint64_t>();
+    result.failures = object.at("failures").get<std::uint64_t>();
     return result;
   } catch (const Json::exception& error) {
     return tl::unexpected(std::string("not a drill's result: ") + error.what());

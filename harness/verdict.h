@@ -51,6 +51,8 @@ struct DrillResult {
   std::string folder;  // the run folder, if it was kept
   std::string repeat;  // the command that repeats it
   std::string note;    // what a passing run has to say all the same; mostly empty
+  // Where the drill was repeated this is the worst of so many runs, and so many did not pass.
+  std::uint64_t runs = 1, failures = 0;
 };
 
 // One line of JSON and back (from supervisor to runner; also verdict.json in the run folder).
