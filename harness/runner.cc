@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,6 +56,7 @@ class Gate {
     const ssize_t n = ::read(STDIN_FILENO, &c, 1);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (n == 1 && c != '\n') return;
+    if (n == 0) std::fputc('\n', stderr);  // nobody's Enter has ended the line of the prompt
     closed_ = false;
     (void)write_all(ends_[1], "\n");
   }
