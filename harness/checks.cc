@@ -241,22 +241,15 @@ std::string crash_frames(std::string_view frames) {
 
 // By code or signal as expected, asked for or not.
 bool as_said(const Record::Ended& ended) {
-  if (!ended.end || ended.end->unknown) return false;
-  const Expected& expected = ended.expected;
-  if (ended.end->by_signal) return expected.signal && ended.end->value == *expected.signal;
-  return !expected.signal && ended.end->value == expected.code.value_or(0);
+  return ended.end && as_said(*ended.end, ended.expected);
 }
 
 std::string wrong_end(const Record& record, const Record::Ended& ended) {
-  const Expected& expected = ended.expected;
   if (!ended.end) return naming(record, ended) + " is still there: not even SIGKILL ended it";
   if (ended_well(ended)) return {};
   const bool right = as_said(ended);
-  const std::string wanted = expected.signal
-                                 ? signal_name(*expected.signal)
-                                 : fmt::format("exit code {}", expected.code.value_or(0));
   std::string why = fmt::format("{} ended by {}", naming(record, ended), to_string(*ended.end));
-  if (!right) why += ", expected " + wanted;
+  if (!right) why += ", expected " + to_string(ended.expected);
   if (!ended.asked) {
     why += ended.ready ? ", before the drill told it to" : ", before it was ready";
   }
@@ -346,6 +339,17 @@ const std::vector<std::string>& default_check_names() {
   static const std::vector<std::string> names = {
       "no_dispatch_after_stop", "nothing_left", "no_crash", "no_hang", "prompt_exit", "clean_logs"};
   return names;
+}
+
+bool as_said(const End& end, const Expected& expected) {
+  if (end.unknown) return false;
+  if (end.by_signal) return expected.signal && end.value == *expected.signal;
+  return !expected.signal && end.value == expected.code.value_or(0);
+}
+
+std::string to_string(const Expected& expected) {
+  return expected.signal ? signal_name(*expected.signal)
+                         : fmt::format("exit code {}", expected.code.value_or(0));
 }
 
 bool ended_well(const Record::Ended& ended) {

@@ -38,6 +38,8 @@ struct Expected {
   bool any = false;  // the drill gave up on it and killed it: not judged
   std::optional<int> code, signal;
 };
+bool as_said(const End& end, const Expected& expected);
+std::string to_string(const Expected& expected);  // "exit code 0", "SIGKILL"
 
 // Warnings and errors of this process that hold this text are expected, however often.
 struct AllowedLog {

@@ -146,6 +146,8 @@ class Executor {
   Outcome send_result(const std::string& client, int error, const std::vector<int>& allow);
   // Tells it to end, after a look at what it kept.
   bool tell_to_end(Instance& instance, const std::string& how, int code);
+  // Waits for its end. A step with a name asserts how it ended, too; no_crash does so for all.
+  Outcome wait_for_end(const Instance& instance);
   // After a shutdown that was done, and before the process is ended by an order or a signal.
   void look_at_what_it_kept(Instance& instance);
   tl::expected<std::string, std::string> expand(const std::string& path);

@@ -150,8 +150,15 @@ Outcome Executor::carry_out(const ExitStep& step) {
   if (!tell_to_end(instance, step.how, step.code)) {
     return {How::kBroken, fmt::format("{} cannot be told to end", step.process)};
   }
-  if (!step.wait) return {};
-  return wait_for([&instance] { return !instance.lives(); });
+  return step.wait ? wait_for_end(instance) : Outcome{};
+}
+
+Outcome Executor::wait_for_end(const Instance& instance) {
+  Outcome outcome = wait_for([&instance] { return !instance.lives(); });
+  if (outcome.how != How::kDone || step_->id.empty() || !instance.end_said) return outcome;
+  if (as_said(*instance.end, instance.expected)) return outcome;
+  return {How::kWrong, fmt::format("{} ended by {}, expected {}", instance.name(),
+                                   to_string(*instance.end), to_string(instance.expected))};
 }
 
 bool Executor::tell_to_end(Instance& instance, const std::string& how, int code) {
@@ -202,7 +209,7 @@ Outcome Executor::carry_out(const EndedStep& step) {
     instance->expected.code = step.code;
     instance->expected.signal = step.signal;
   }
-  return wait_for([instance] { return !instance->lives(); });
+  return wait_for_end(*instance);
 }
 
 Outcome Executor::carry_out(const CallStep& step) {

@@ -209,6 +209,15 @@ TEST_F(JudgingTest, ACrashOfAChildFails) {
                     HasSubstr("SIGABRT")));
 }
 
+TEST_F(JudgingTest, ANamedEndIsACheckOfItsOwn) {
+  command("shutdown", "done");
+  step(ExitStep{"worker", "return", 0, false}, "exit worker");
+  step(EndedStep{"worker", 3, std::nullopt}, "worker ended with code 3", "code 3");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"code 3", "no_crash"})) << reasons(result);
+  EXPECT_EQ(check(result, "code 3").why, "worker ended by exit code 0, expected exit code 3");
+}
+
 TEST_F(JudgingTest, AnotherDriverIsSaidAndACardStepSkipsTheDrillWithAReason) {
   options_.fake_card = false;
   CardStep card;
