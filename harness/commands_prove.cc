@@ -86,7 +86,10 @@ class ProveCommand {
       return;
     }
     ProofResult proof = judge(*job.drill, *job.proof, result);
-    if (whole_.verdict != Verdict::kPass) {
+    if (whole_.verdict == Verdict::kSkip) {
+      proof.verdict = Verdict::kSkip;
+      proof.why = fmt::format("the drill is not judged in full: {}", first_reason(whole_));
+    } else if (whole_.verdict != Verdict::kPass) {
       proof.verdict = std::max(proof.verdict, Verdict::kVoid);
       proof.why = fmt::format("the drill does not pass with the protection either: {}",
                               first_reason(whole_));

@@ -19,6 +19,8 @@ namespace {
 constexpr int kLongestLookMs = 100;
 // The board gives this label to threads that were there before the engine's own (a sanitizer's).
 constexpr std::string_view kForeignThread = "runtime";
+// What the names of the real driver's threads begin with ("cuda-EvtHandlr"): seen on 580.159.
+constexpr std::string_view kDriverThread = "cuda";
 
 // A shutdown that is done obliges its process to hold nothing any more, until a later command
 // brings something up again. The engine contract says which those are: CONTRACT.md, "Commands".
@@ -61,6 +63,17 @@ void add_descendants(std::vector<Watched>& all) {
   }
 }
 
+// Adds the driver's own threads to those that do not count. An engine's thread is one that the
+// board knows, whatever its name.
+void ignore_driver_threads(Watched& process, const std::vector<pid_t>& known) {
+  for (const ThreadState& thread : look({process})) {
+    if (thread.comm.starts_with(kDriverThread) && thread.tid != thread.pid &&
+        std::find(known.begin(), known.end(), thread.tid) == known.end()) {
+      process.ignore.push_back(thread.tid);
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t now_ns() {
@@ -74,8 +87,8 @@ bool owes_everything(const Instance& instance) {
   return instance.shut_down || (instance.gentle && !instance.end->by_signal);
 }
 
-Situation::Situation(Board& board, int lifeline, int signals)
-    : board_(board), lifeline_(lifeline), signals_(signals) {}
+Situation::Situation(Board& board, int lifeline, int signals, bool real_driver)
+    : board_(board), lifeline_(lifeline), signals_(signals), real_driver_(real_driver) {}
 
 Instance& Situation::add(Instance instance) {
   instances_.push_back(std::move(instance));
@@ -190,13 +203,15 @@ std::vector<Watched> Situation::watched() const {
     if (instance.lives()) all.push_back({instance.child.pid(), {}});
   }
   add_descendants(all);
-  for (const ProcessInfo& process : moments_.processes()) {
-    for (Watched& one : all) {
+  for (Watched& one : all) {
+    std::vector<pid_t> known;
+    for (const ProcessInfo& process : moments_.processes()) {
       if (one.pid != process.pid) continue;
       for (const ThreadInfo& thread : process.threads) {
-        if (thread.label == kForeignThread) one.ignore.push_back(thread.tid);
+        (thread.label == kForeignThread ? one.ignore : known).push_back(thread.tid);
       }
     }
+    if (real_driver_) ignore_driver_threads(one, known);
   }
   return all;
 }

@@ -102,8 +102,10 @@ struct Waited {
 
 class Situation {
  public:
-  // `lifeline` and `signals` (a signalfd) may be -1.
-  Situation(Board& board, int lifeline, int signals);
+  // `lifeline` and `signals` (a signalfd) may be -1. With a real driver its own threads, which turn
+  // round by the clock for ever, do not count: what only they could wake, by a host function behind
+  // work in flight, is not seen.
+  Situation(Board& board, int lifeline, int signals, bool real_driver = false);
   Situation(const Situation&) = delete;
   Situation& operator=(const Situation&) = delete;
 
@@ -147,6 +149,7 @@ class Situation {
 
   Board& board_;
   const int lifeline_, signals_;
+  const bool real_driver_;
   Moments moments_;
   std::deque<Instance> instances_;
   std::deque<ScriptedCall> calls_;  // id - 1

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace kv::drill {
@@ -69,6 +72,28 @@ TEST_F(SituationTest, AChildOfAProcessCounts) {
     if (one.pid != shell.child.pid()) ::kill(one.pid, SIGKILL);
   }
   situation_.wait({[&shell] { return !shell.lives(); }, nullptr, kHour, 1000});
+}
+
+// As the real driver has them.
+TEST_F(SituationTest, TheThreadsOfARealDriverDoNotCount) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::thread([] {
+      ::pthread_setname_np(::pthread_self(), "cuda-EvtHandlr");
+      for (;;) ::usleep(1000);
+    }).detach();
+    for (;;) ::pause();
+  }
+  const auto add = [&](Situation& situation) -> Instance& {
+    return situation.add(
+        Instance(spec_, Child(pid, static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))), 1));
+  };
+  Instance& instance = add(situation_);
+  EXPECT_EQ(situation_.wait(never(50'000'000)).how, WaitEnd::kDeadline);
+  Situation real(board_, -1, -1, true);
+  add(real);
+  EXPECT_EQ(real.wait(never()).how, WaitEnd::kStuck);
+  end(instance);
 }
 
 TEST_F(SituationTest, AHopelessGoalEndsTheWaitWithItsReason) {

@@ -21,6 +21,7 @@
 #include "harness/names.h"
 #include "harness/run_folder.h"
 #include "harness/steps.h"
+#include "harness/supervisor_launch.h"
 
 namespace kv::drill {
 namespace {
@@ -84,7 +85,7 @@ tl::expected<Engine, SuiteError> describe_engine(const std::string& program) {
     return tl::unexpected(SuiteError{
         {fmt::format("kvdrill: engine {}: not a program that can be started", program)}, 2});
   }
-  auto text = describe(program, kDescribeLimitMs);
+  auto text = describe(program, kDescribeLimitMs, inherited_environment());
   if (!text) {
     return tl::unexpected(
         SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, text.error().why)},

@@ -93,7 +93,7 @@ class Run {
         options_(options),
         folder_(folder),
         board_(board_options(drill)),
-        situation_(board_, lifeline, signals),
+        situation_(board_, lifeline, signals, !options.fake_card),
         executor_(drill, options, folder, situation_) {}
 
   // Everything up to the verdict. False: interrupted, there is none.

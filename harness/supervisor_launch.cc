@@ -29,20 +29,13 @@ std::map<std::string, std::string> environment_of(const Drill& drill, const RunO
                                                   const RunFolder& folder,
                                                   const ProcessSpec& process) {
   auto all = sanitizer_options(environ, !kSanitizer.empty());
-  const std::string path = own("PATH");
-  all["PATH"] = path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
-  all["LANG"] = "C.UTF-8";
+  all.merge(inherited_environment());
   all["TMPDIR"] = folder.path();
   all["KVDRILL_PROCESS"] = process.name;
   if (options.fake_card) {
     all["KVDRILL_CARD"] = folder.card();
     all["KVDRILL_CARD_DEVICES"] = std::to_string(drill.devices);
     all["KVDRILL_CARD_BYTES"] = std::to_string(drill.device_bytes);
-  } else {
-    // The real driver's own means of being found and of choosing devices.
-    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {
-      if (std::string value = own(name); !value.empty()) all[name] = std::move(value);
-    }
   }
   const std::string board = Board::environment(kBoardDescriptor, kWakeDescriptor);
   const auto equals = board.find('=');
@@ -52,6 +45,15 @@ std::map<std::string, std::string> environment_of(const Drill& drill, const RunO
 }
 
 }  // namespace
+
+std::map<std::string, std::string> inherited_environment() {
+  std::map<std::string, std::string> all = {{"LANG", "C.UTF-8"}};
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {
+    if (std::string value = own(name); !value.empty()) all[name] = std::move(value);
+  }
+  all.try_emplace("PATH", "/usr/local/bin:/usr/bin:/bin");
+  return all;
+}
 
 std::string ipc_of(const ProcessSpec& process, const RunFolder& folder) {
   return process.ipc.empty() ? folder.ipc_name() : process.ipc;

@@ -20,6 +20,10 @@ namespace kv::drill {
 inline constexpr int kBoardDescriptor = 3;
 inline constexpr int kWakeDescriptor = 4;
 
+// What every program of a drill has of our own environment, to be found and to find its libraries:
+// PATH, LD_LIBRARY_PATH, and the real driver's choice of devices.
+std::map<std::string, std::string> inherited_environment();
+
 // The IPC name of a process: its own, or the run's.
 std::string ipc_of(const ProcessSpec& process, const RunFolder& folder);
 

@@ -55,6 +55,14 @@ class LaunchTest : public ::testing::Test {
   tl::expected<RunFolder, std::string> folder_ = tl::unexpected(std::string());
 };
 
+TEST_F(LaunchTest, EveryProgramFindsItsLibraries) {
+  ::setenv("LD_LIBRARY_PATH", "/opt/engine/lib", 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  EXPECT_EQ(launch().environment.at("LD_LIBRARY_PATH"), "/opt/engine/lib");
+  EXPECT_EQ(inherited_environment().at("LD_LIBRARY_PATH"), "/opt/engine/lib");
+  ::unsetenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(inherited_environment().count("LD_LIBRARY_PATH"), 0u);
+}
+
 TEST_F(LaunchTest, TheArgumentsAreTheContracts) {
   const Launch made = launch();
   EXPECT_EQ(made.program, "/e/engine");
