@@ -148,6 +148,19 @@ void BlockPool::set_given(std::int64_t block, bool given) {
   given ? set(&given_bits_, bit) : clear(&given_bits_, bit);
 }
 
+std::size_t BlockPool::hold(const std::vector<std::int64_t>& blocks) {
+  for (std::size_t i = 0; i < blocks.size();) {
+    if (state(blocks[i]) != Block::kGiven) return i;
+    const std::int64_t page = plan_.page_of(blocks[i]);
+    for (; i < blocks.size() && is_in(page, blocks[i]); ++i) {
+      const std::size_t bit = bit_of(page, blocks[i]);
+      if (!test(given_bits_, bit)) return i;
+      clear(&given_bits_, bit);
+    }
+  }
+  return blocks.size();
+}
+
 std::int64_t BlockPool::put(std::int64_t block) {
   const std::int64_t page = plan_.page_of(block);
   const std::size_t bit = bit_of(page, block);
@@ -155,6 +168,20 @@ std::int64_t BlockPool::put(std::int64_t block) {
   set(&free_bits_, bit);
   refile(page, at(page).free + 1);
   return page;
+}
+
+void BlockPool::put(const std::vector<std::int64_t>& blocks, std::vector<std::int64_t>* emptied) {
+  for (std::size_t i = 0; i < blocks.size();) {
+    const std::int64_t page = plan_.page_of(blocks[i]);
+    std::int32_t free = at(page).free;
+    for (; i < blocks.size() && is_in(page, blocks[i]); ++i, ++free) {
+      const std::size_t bit = bit_of(page, blocks[i]);
+      clear(&given_bits_, bit);
+      set(&free_bits_, bit);
+    }
+    refile(page, free);
+    if (is_empty(page)) emptied->push_back(page);
+  }
 }
 
 }  // namespace kv

@@ -36,8 +36,13 @@ class BlockPool {
   Block state(std::int64_t block) const;
   // Held: taken, and not the user's. Both only for blocks that are held or given.
   void set_given(std::int64_t block, bool given);
+  // The same for a request's blocks: those given are held, in order, up to the first that is not
+  // given. Returns how many.
+  std::size_t hold(const std::vector<std::int64_t>& blocks);
   // A block that is held or given is free again. Returns its page.
   std::int64_t put(std::int64_t block);
+  // The same for many, none twice. Appends the pages that this emptied to `emptied`.
+  void put(const std::vector<std::int64_t>& blocks, std::vector<std::int64_t>* emptied);
 
  private:
   static constexpr std::int64_t kNowhere = -1;
@@ -53,6 +58,11 @@ class BlockPool {
   const Page& at(std::int64_t page) const { return pages_[static_cast<std::size_t>(page)]; }
   std::uint64_t* free_bits(std::int64_t page) {
     return &free_bits_[static_cast<std::size_t>(page) * words_];
+  }
+  // Cheaper than finding the page of each: a request's blocks lie in few pages, next to each other.
+  bool is_in(std::int64_t page, std::int64_t block) const {
+    return static_cast<std::uint64_t>(block - at(page).first) <
+           static_cast<std::uint64_t>(at(page).count);
   }
   std::size_t bit_of(std::int64_t page, std::int64_t block) const {
     return static_cast<std::size_t>(page) * words_ * 64 +

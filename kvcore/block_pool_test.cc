@@ -63,6 +63,34 @@ TEST(BlockPool, ABlockHasOneState) {
   }
 }
 
+TEST(BlockPool, BlocksOfARequestAreHeldUpToTheFirstThatIsNotGiven) {
+  BlockPool pool = four_pages();
+  pool.open(0);
+  pool.open(1);
+  take(pool, 7);  // page 1, and all but block 3 of page 0
+  EXPECT_EQ(pool.hold({1, 5, 3, 2}), 2u);
+  EXPECT_EQ(pool.state(5), Block::kHeld);
+  EXPECT_EQ(pool.state(2), Block::kGiven);
+  EXPECT_EQ(pool.hold({2, 2}), 1u) << "there twice";
+  EXPECT_EQ(pool.hold({0, 8}), 1u) << "of a page that is not open";
+  EXPECT_EQ(pool.hold({4, 6, 7}), 3u);
+}
+
+TEST(BlockPool, PuttingManyBlocksNamesEachPageThatItEmptiedOnce) {
+  BlockPool pool = four_pages();
+  pool.open(0);
+  pool.open(1);
+  take(pool, 8);
+  std::vector<std::int64_t> emptied;
+  pool.put({4, 0, 1, 5, 6, 2}, &emptied);
+  EXPECT_THAT(emptied, ElementsAre());
+  EXPECT_EQ(pool.free_in(0), 3);
+  EXPECT_EQ(pool.free_blocks(), 6);
+  pool.put({7, 3}, &emptied);
+  EXPECT_THAT(emptied, ElementsAre(1, 0));
+  EXPECT_THAT(take(pool, 4), ElementsAre(0, 1, 2, 3));
+}
+
 TEST(BlockPool, PagesOfManyBlocksAndOfUnequallyMany) {
   BlockPool pool(BlockPlan(1000, 7), 8);  // 142 or 143 blocks
   std::int64_t all = 0;

@@ -121,24 +121,17 @@ Status KvCacheManager::not_given(std::int64_t block, bool twice) const {
 
 Status KvCacheManager::free(const Blocks& blocks) {
   MutexLock lock(mutex_);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (pool_.state(blocks[i]) == BlockPool::Block::kGiven) {
-      pool_.set_given(blocks[i], false);
-      continue;
-    }
-    const auto before = blocks.begin() + static_cast<std::ptrdiff_t>(i);
-    const Status status =
-        not_given(blocks[i], std::find(blocks.begin(), before, blocks[i]) != before);
-    for (std::size_t k = 0; k < i; ++k) pool_.set_given(blocks[k], true);
+  if (const std::size_t held = pool_.hold(blocks); held < blocks.size()) {
+    const auto before = blocks.begin() + static_cast<std::ptrdiff_t>(held);
+    const bool twice = std::find(blocks.begin(), before, *before) != before;
+    const Status status = not_given(*before, twice);
+    for (auto block = blocks.begin(); block != before; ++block) pool_.set_given(*block, true);
     return status;
   }
-  Pages touched;
-  for (const std::int64_t block : blocks) {
-    const std::int64_t page = pool_.put(block);
-    if (pool_.is_empty(page)) touched.push_back(page);
-  }
+  Pages emptied;
+  pool_.put(blocks, &emptied);
   used_ -= static_cast<std::int64_t>(blocks.size());
-  return give_back(lock, close_empty(touched));
+  return give_back(lock, close_empty(emptied));
 }
 
 // ---- reserve and the rest
