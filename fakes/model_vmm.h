@@ -256,7 +256,7 @@ class ModelVmm final : public Vmm {
   Status copy_from_device(void* to, DeviceAddress from, std::size_t size) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     KV_RETURN_IF_ERROR(call("copy"));
-    const std::uint8_t* bytes = reach(from, size);
+    const std::uint8_t* bytes = reach(from, size, Access::kRead);
     if (bytes == nullptr) return Status::error(Code::kDriver, "copy", "", 1);
     std::memcpy(to, bytes, size);
     return {};
@@ -343,7 +343,7 @@ class ModelVmm final : public Vmm {
     });
   }
   // The bytes behind a range that lies in one accessible mapping, or in one piece of plain memory.
-  std::uint8_t* reach(DeviceAddress address, std::size_t size) {
+  std::uint8_t* reach(DeviceAddress address, std::size_t size, Access needed = Access::kReadWrite) {
     for (const auto& [start, bytes] : plain_) {
       if (auto* found = within(start, *bytes, address, size)) return found;
     }
@@ -354,7 +354,7 @@ class ModelVmm final : public Vmm {
     if (mapping == mappings_.begin()) return nullptr;
     --mapping;
     if (address + size > mapping->first + mapping->second.size) return nullptr;
-    if (mapping->second.access != Access::kReadWrite) return nullptr;
+    if (mapping->second.access < needed) return nullptr;
     return memory_.at(mapping->second.handle).bytes.data() + (address - mapping->first);
   }
   static std::uint8_t* within(DeviceAddress start, Bytes& bytes, DeviceAddress address,

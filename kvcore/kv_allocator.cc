@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "kvcore/hook.h"
 #include "kvcore/kv_group.h"
 #include "kvcore/thread_annotations.h"
 
@@ -37,8 +38,16 @@ class Allocator final : public KvAllocator {
 
   Result<std::vector<std::int64_t>> map(std::int64_t group,
                                         const std::vector<std::int64_t>& offsets) override {
-    const MutexLock lock(mutex_);
-    KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.map", group));
+    constexpr const char* kOperation = "allocator.map";
+    MutexLock lock(mutex_);
+    KV_ASSIGN_OR_RETURN(const KvGroup* asked, find(kOperation, group));
+    KV_ASSIGN_OR_RETURN(const bool takes, asked->takes_zero_pages(offsets));
+    if (takes && step<"allocator.map.wait_for_work">(group)) {
+      const Status ended = wait_for_work(lock, kOperation, group);
+      step_done<"allocator.map.wait_for_work">(group);
+      KV_RETURN_IF_ERROR(ended);
+    }
+    KV_ASSIGN_OR_RETURN(KvGroup * found, find(kOperation, group));
     return found->map(offsets);
   }
 
@@ -96,7 +105,7 @@ class Allocator final : public KvAllocator {
     const MutexLock lock(mutex_);
     bool pages = false;
     for (const auto& [id, group] : groups_) pages = pages || group.has_pages();
-    if (pages) wait_for_work();
+    if (pages) try_to_wait_for_work();
     Status first;
     for (auto entry = groups_.begin(); entry != groups_.end();) {
       const Status status = entry->second.release();
@@ -116,30 +125,33 @@ class Allocator final : public KvAllocator {
     return &known->second;
   }
 
-  // Unmaps, after all work on the device has ended: work that uses a page while it goes dies, and
-  // poisons the context. That may take long and is waited for without the lock, so that others can
-  // map meanwhile; nobody gives new work pages that they take away.
+  // Until all work on the device has ended: work that uses a page, or the zero page, while it goes
+  // dies, and poisons the context. That may take long and is waited for without the lock, so that
+  // others can go on meanwhile; nobody gives new work pages that they take away.
+  Status wait_for_work(MutexLock& lock, const char* operation, std::int64_t group)
+      KV_REQUIRES(mutex_) {
+    lock.unlock();
+    const Status ended = vmm_.synchronize();
+    lock.lock();
+    if (ended.ok()) return {};
+    return Status::error(ended.code(), operation, "group " + std::to_string(group), ended.native(),
+                         ended.to_string());
+  }
+
+  // Unmaps, after all work on the device has ended.
   template <typename What, typename Deed>
   Status take_off(const char* operation, std::int64_t group, const What& what, const Deed& deed) {
     MutexLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(const KvGroup* asked, find(operation, group));
     KV_ASSIGN_OR_RETURN(const bool takes, asked->takes_pages(what));
-    if (takes) {
-      lock.unlock();
-      const Status ended = vmm_.synchronize();
-      lock.lock();
-      if (!ended.ok()) {
-        return Status::error(ended.code(), operation, "group " + std::to_string(group),
-                             ended.native(), ended.to_string());
-      }
-    }
+    if (takes) KV_RETURN_IF_ERROR(wait_for_work(lock, operation, group));
     KV_ASSIGN_OR_RETURN(KvGroup * found, find(operation, group));
     return deed(*found);
   }
 
   // Work in flight on pages that are taken away dies and poisons the context. A context that is
   // poisoned already cannot be waited for, and its memory must be given back all the same.
-  void wait_for_work() {
+  void try_to_wait_for_work() {
     const Status status = vmm_.synchronize();
     if (!status.ok() && log_) {
       log_(Severity::kWarning,

@@ -30,9 +30,10 @@ namespace kv {
 struct KvCounts {
   std::uint64_t reserved_bytes = 0;  // of address space
   std::uint64_t mapped_pages = 0;
-  std::uint64_t quarantined_pages = 0;  // mapped or held, and never given out again
-  std::uint64_t pending_unmaps = 0;     // prepared transactions
-  bool degraded = false;                // something is quarantined
+  // Mapped or held, or left without page and zero page; never given out again.
+  std::uint64_t quarantined_pages = 0;
+  std::uint64_t pending_unmaps = 0;  // prepared transactions
+  bool degraded = false;             // something is quarantined
 };
 
 enum class PageMap : std::uint8_t { kUnmapped, kMapped, kQuarantined };
@@ -51,6 +52,9 @@ class KvAllocator {
   // all layers and buffers. Returns the offsets that were not mapped before. Idempotent per page.
   // kFailedPrecondition, nothing done: an offset belongs to a prepared unmap.
   // Failure: what this batch mapped is undone; kQuarantined when that failed in part.
+  // Where there is a zero page, map waits for work in flight, which may read it, and unmap leaves
+  // it; an address is without either for a moment, so no work on the group is started until they
+  // return. The driver's code when that work failed, nothing done.
   virtual Result<std::vector<std::int64_t>> map(std::int64_t group,
                                                 const std::vector<std::int64_t>& offsets) = 0;
   // Unmaps and gives the memory back, after all work on the device has ended (work that uses a page

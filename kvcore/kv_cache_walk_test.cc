@@ -32,6 +32,7 @@ struct Setting {
   std::int64_t pages = 0;
   std::size_t memory_pages = 0;  // of the card, in pages of an offset: fewer make misses
   bool faults = false;
+  bool zero_page = false;
 };
 
 class Walk {
@@ -40,13 +41,14 @@ class Walk {
       : setting_(setting),
         plan_(kPage, setting.block_bytes),
         random_(seed),
-        vmm_(setting.memory_pages * page_memory()),
+        vmm_(setting.memory_pages * page_memory() + (setting.zero_page ? piece() : 0)),
         allocator_(make_kv_allocator(vmm_, {})),
         backend_(*allocator_, 0, kPage) {
     KvShape shape;
     shape.layers = kLayers;
     shape.layout = setting.layout;
     shape.page_bytes = kPage;
+    shape.zero_page = setting.zero_page;
     shape.tensor_bytes = static_cast<std::size_t>(setting.pages) * kPage *
                          (setting.layout == KvLayout::kUnified ? 1 : 2);
     EXPECT_TRUE(allocator_->create_tensors(0, shape).ok());
@@ -224,10 +226,33 @@ class Walk {
               counts.used_blocks + counts.reserved_blocks + (setting_.null_block ? 1 : 0));
     EXPECT_TRUE(vmm_.broken().empty()) << vmm_.broken().front();
     const KvCounts device = allocator_->counts();
-    EXPECT_EQ(device.mapped_pages + device.quarantined_pages, vmm_.handles());
+    if (setting_.zero_page) {
+      check_zero_page(device);
+    } else {
+      EXPECT_EQ(device.mapped_pages + device.quarantined_pages, vmm_.handles());
+    }
     EXPECT_EQ(device.mapped_pages * piece(),
               static_cast<std::uint64_t>(pages.used + pages.ready) * page_memory());
     lost_ = lost_ || pages.quarantined > 0;
+  }
+  // Every piece has its page or the zero page; one that has neither is set aside.
+  void check_zero_page(const KvCounts& device) {
+    std::uint64_t bare = device.reserved_bytes / piece();
+    for (const auto& [address, mapping] : vmm_.mappings()) {
+      bare -= mapping.access != Access::kNone ? 1 : 0;
+    }
+    const std::uint64_t known = device.mapped_pages + device.quarantined_pages + 1;
+    EXPECT_LE(vmm_.handles(), known);
+    EXPECT_LE(known, vmm_.handles() + bare);
+    EXPECT_LE(bare, device.quarantined_pages);
+    for (std::int64_t page = 0; page < setting_.pages; ++page) {
+      const std::int64_t offset = page * static_cast<std::int64_t>(kPage);
+      if (allocator_->page_states(0, {offset})->front() != PageMap::kUnmapped) continue;
+      std::int64_t value = -1;
+      EXPECT_TRUE(
+          vmm_.copy_from_device(&value, *allocator_->address(0, 0, 0, offset), sizeof value).ok());
+      EXPECT_EQ(value, 0) << "page " << page;
+    }
   }
   std::uint64_t piece() const {
     return setting_.layout == KvLayout::kContiguous ? page_memory() : kPage;
@@ -301,6 +326,12 @@ TEST(KvCacheWalk, DriverCallsFailAndSoDoesTheUndo) {
 }
 TEST(KvCacheWalk, FaultsOnACardThatIsTooSmall) {
   walk({{}, 600, false, 12, 7, true}, 80);
+}
+TEST(KvCacheWalk, WhatHasNoPageReadsZeros) {
+  walk({{}, kPage / 8, true, 8, 6, false, true}, 40);
+}
+TEST(KvCacheWalk, FaultsWithTheZeroPage) {
+  walk({{}, kPage / 8, true, 8, 7, true, true}, 80);
 }
 
 }  // namespace

@@ -34,25 +34,34 @@ Status KvGroup::reserve() {
   for (int layer = 0; layer < plan_.ranges(); ++layer) {
     const Result<DeviceAddress> address = vmm_.reserve(plan_.range_bytes());
     if (!address.ok()) {
-      Status status = failure(kOperation, Range{layer, 0}, address.status());
-      const Status undo = free_ranges();
-      if (undo.ok()) return status;
-      note_undo_failure(undo);
-      return Status::error(Code::kQuarantined, kOperation, name(), status.native(),
-                           "ranges are left for release_all: " + status.to_string());
+      return give_up(failure(kOperation, Range{layer, 0}, address.status()));
     }
     ranges_.push_back({layer, *address});
+  }
+  if (shape_.zero_page) {
+    if (const Status status = make_zero_page(); !status.ok()) return give_up(status);
   }
   usable_ = true;
   return {};
 }
 
+Status KvGroup::give_up(const Status& cause) {
+  const Status undo = release();
+  if (undo.ok()) return cause;
+  note_undo_failure(undo);
+  return Status::error(Code::kQuarantined, "allocator.create_tensors", name(), cause.native(),
+                       "something is left for release_all: " + cause.to_string());
+}
+
 Status KvGroup::free_ranges() {
-  std::set<int> occupied;  // layers with a page that is still mapped
+  std::set<int> occupied;  // ranges in which something is still mapped
   for (const auto& [offset, slot] : slots_) {
     for (const Page& page : slot.pages) {
       if (page.mapped) occupied.insert(page.layer);
     }
+  }
+  for (std::size_t piece = 0; piece < has_zero_.size(); ++piece) {
+    if (has_zero_[piece]) occupied.insert(static_cast<int>(piece / pieces_of_range()));
   }
   Status first;
   std::vector<Range> left;
@@ -108,15 +117,28 @@ Status KvGroup::create(Page* page) {
 }
 
 Status KvGroup::map(Page* page) {
+  if (shape_.zero_page) {
+    KV_RETURN_IF_ERROR(take_zero(page->address, piece_of(*page)));
+    page->bare = true;
+  }
+  if (page->handle == MemHandle::kNone) KV_RETURN_IF_ERROR(create(page));
   KV_RETURN_IF_ERROR(vmm_.map(page->address, plan_.piece_bytes(), page->handle));
   page->mapped = true;
+  page->bare = false;
   return vmm_.set_access(page->address, plan_.piece_bytes(), Access::kReadWrite);
 }
 
 Status KvGroup::unmap(Page* page) {
-  KV_RETURN_IF_ERROR(vmm_.unmap(page->address, plan_.piece_bytes()));
-  page->mapped = false;
-  return {};
+  if (page->mapped) {
+    KV_RETURN_IF_ERROR(vmm_.unmap(page->address, plan_.piece_bytes()));
+    page->mapped = false;
+  }
+  if (!shape_.zero_page || !usable_) return {};
+  if (!step<"allocator.zero_back">(id_)) return {};
+  const Status status = put_zero(page->address, piece_of(*page));
+  page->bare = !status.ok();
+  step_done<"allocator.zero_back">(id_);
+  return status;
 }
 
 Status KvGroup::release(Page* page) {
@@ -243,7 +265,8 @@ std::vector<KvGroup::Page*> KvGroup::pages_of(Slots* slots) {
 void KvGroup::keep_what_is_held(Slots* slots) {
   for (auto entry = slots->begin(); entry != slots->end();) {
     Slot& slot = entry->second;
-    std::erase_if(slot.pages, [](const Page& page) { return page.handle == MemHandle::kNone; });
+    std::erase_if(slot.pages,
+                  [](const Page& page) { return page.handle == MemHandle::kNone && !page.bare; });
     slot.quarantined = true;
     entry = slot.pages.empty() ? slots->erase(entry) : std::next(entry);
   }
@@ -264,8 +287,12 @@ Result<std::vector<std::int64_t>> KvGroup::map(const Offsets& offsets) {
   }
   const std::vector<Page*> pages = pages_of(&batch);
   Status status;
-  for (auto page = pages.begin(); page != pages.end() && status.ok(); ++page) {
-    status = failure(kOperation, **page, create(*page));
+  // First what usually fails: until all the memory is there, no address changes.
+  if (step<"allocator.map.create_first">(id_)) {
+    for (auto page = pages.begin(); page != pages.end() && status.ok(); ++page) {
+      status = failure(kOperation, **page, create(*page));
+    }
+    step_done<"allocator.map.create_first">(id_);
   }
   for (auto page = pages.begin(); page != pages.end() && status.ok(); ++page) {
     status = failure(kOperation, **page, map(*page));
@@ -290,7 +317,7 @@ void KvGroup::undo_map(const std::vector<Page*>& pages) {
     if (!status.ok()) note_undo_failure(failure("allocator.map.undo", *page, status));
   };
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
-    if ((*page)->mapped) undo(*page, unmap(*page));
+    if ((*page)->mapped || (*page)->bare) undo(*page, unmap(*page));
   }
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
     if (!(*page)->mapped && (*page)->handle != MemHandle::kNone) undo(*page, release(*page));
@@ -308,7 +335,7 @@ Status KvGroup::take_off(const char* operation, const Offsets& offsets, bool* of
     const Status status = failure(operation, *pages[i], unmap(pages[i]));
     if (status.ok()) continue;
     if (step<"allocator.unmap.undo">(id_)) {
-      undo_unmap(pages, i);
+      undo_unmap({pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(i) + 1});
       step_done<"allocator.unmap.undo">(id_);
     }
     return set_aside(operation, offsets, status);
@@ -326,14 +353,21 @@ Status KvGroup::take_off(const char* operation, const Offsets& offsets, bool* of
   return set_aside(operation, offsets, first);
 }
 
-void KvGroup::undo_unmap(const std::vector<Page*>& pages, std::size_t done) {
-  for (std::size_t i = done; i > 0; --i) {
-    Page* page = pages[i - 1];
+void KvGroup::undo_unmap(const std::vector<Page*>& pages) {
+  for (auto entry = pages.rbegin(); entry != pages.rend(); ++entry) {
+    Page* page = *entry;
+    if (page->mapped) continue;
     const Status status = failure("allocator.unmap.undo", *page, map(page));
     if (status.ok()) continue;
     note_undo_failure(status);
     slots_.at(page->offset).quarantined = true;
   }
+}
+
+Result<bool> KvGroup::takes_zero_pages(const Offsets& offsets) const {
+  KV_RETURN_IF_ERROR(check("allocator.map", offsets));
+  return shape_.zero_page && std::any_of(offsets.begin(), offsets.end(),
+                                         [this](auto offset) { return !slots_.contains(offset); });
 }
 
 Result<bool> KvGroup::takes_pages(const Offsets& offsets) const {
@@ -377,12 +411,15 @@ Status KvGroup::release() {
     const Status status = failure(kOperation, *page, unmap(page));
     if (first.ok()) first = status;
   }
+  if (const Status status = unmap_zero_page(); first.ok()) first = status;
   for (Page* page : pages) {
+    page->bare = false;
     if (page->mapped || page->handle == MemHandle::kNone) continue;
     const Status status = failure(kOperation, *page, release(page));
     if (first.ok()) first = status;
   }
   keep_what_is_held(&slots_);
+  if (const Status status = release_zero_page(); first.ok()) first = status;
   const Status status = free_ranges();
   return first.ok() ? status : first;
 }

@@ -7,6 +7,10 @@
 // off first and gives handles back only when that has succeeded, so up to then every call can be
 // taken back, and a page that is mapped again holds the bytes it held.
 //
+// With the zero page every piece without a page has the group's one zero-filled handle mapped, for
+// reading. An address then goes from the one to the other, and back when the batch fails. A piece
+// that ends with neither is quarantined.
+//
 // Threads: no member may run beside another of the same group.
 // Ownership: owns ranges, handles and mappings; release() gives them back, the destructor does not.
 #ifndef KVCORE_KV_GROUP_H_
@@ -39,8 +43,10 @@ class KvGroup {
   Status reserve();
   // What the members of KvAllocator of the same names say, for this group.
   Result<std::vector<std::int64_t>> map(const std::vector<std::int64_t>& offsets);
-  // unmap and commit do not wait for work in flight: whoever calls has done that since the pages
-  // were last used, and asks first whether there is anything to wait for.
+  // unmap and commit, and map where there is a zero page, do not wait for work in flight: whoever
+  // calls has done that since the pages were last used, and asks first whether there is anything to
+  // wait for.
+  Result<bool> takes_zero_pages(const std::vector<std::int64_t>& offsets) const;
   Result<bool> takes_pages(const std::vector<std::int64_t>& offsets) const;
   Result<bool> takes_pages(std::string_view transaction) const;
   Status unmap(const std::vector<std::int64_t>& offsets);
@@ -55,8 +61,10 @@ class KvGroup {
   Status release();
 
   bool usable() const { return usable_; }  // reserved, and no release() has begun
-  bool gone() const { return ranges_.empty() && slots_.empty(); }  // the driver holds nothing of it
-  bool has_pages() const { return !slots_.empty(); }
+  // The driver holds nothing of it.
+  bool gone() const { return ranges_.empty() && slots_.empty() && zero_ == MemHandle::kNone; }
+  // Work in flight may use some.
+  bool has_pages() const { return !slots_.empty() || zero_ != MemHandle::kNone; }
   void add_to(KvCounts* counts) const;
 
  private:
@@ -72,6 +80,7 @@ class KvGroup {
     DeviceAddress address = 0;
     MemHandle handle = MemHandle::kNone;
     bool mapped = false;
+    bool bare = false;  // with a zero page only: neither it nor the page can be read there
   };
   // All pages of one offset. Mapped whole, unless it is quarantined: then it has the pages that
   // could not be given back. An offset without a slot is free.
@@ -97,19 +106,21 @@ class KvGroup {
   std::vector<Page*> pages_of(const Offsets& offsets);
   static std::vector<Page*> pages_of(Slots* slots);
 
-  // One page each. On failure the page says how far it got.
+  // One page each. On failure the page says how far it got; map and unmap go on from there. Where
+  // there is a zero page, map takes it off first, and unmap puts it back.
   Status create(Page* page);
   Status map(Page* page);
   Status unmap(Page* page);
   Status release(Page* page);
 
   void undo_map(const std::vector<Page*>& pages);
-  // Maps the first `done` of the pages again. Offsets for which that failed are quarantined.
-  void undo_unmap(const std::vector<Page*>& pages, std::size_t done);
+  // Maps again what is off. Offsets for which that failed are quarantined.
+  void undo_unmap(const std::vector<Page*>& pages);
   // The body of unmap and commit, for offsets that were checked. `off`: the pages are off for good
   // (their memory may be quarantined); otherwise they are mapped, or quarantined.
   Status take_off(const char* operation, const Offsets& offsets, bool* off);
-  // Forgets pages without memory and slots without pages; those left are quarantined.
+  // Forgets pages without memory, unless they are bare, and slots without pages; those left are
+  // quarantined.
   static void keep_what_is_held(Slots* slots);
 
   std::string name() const;
@@ -127,6 +138,17 @@ class KvGroup {
   const Transaction* find_ended(std::string_view transaction) const;
   void end_pending(bool committed);
   Status free_ranges();
+  // Gives back what reserve() got so far; `cause`, or kQuarantined when something of it is left.
+  Status give_up(const Status& cause);
+
+  // The zero page: of the whole group, and of one piece.
+  Status make_zero_page();
+  Status unmap_zero_page();
+  Status release_zero_page();
+  Status put_zero(DeviceAddress address, std::size_t piece);
+  Status take_zero(DeviceAddress address, std::size_t piece);
+  std::size_t pieces_of_range() const { return plan_.range_bytes() / plan_.piece_bytes(); }
+  std::size_t piece_of(const Page& page) const;
 
   Vmm& vmm_;
   const LogSink& log_;
@@ -138,6 +160,8 @@ class KvGroup {
   Slots slots_;
   std::optional<Transaction> pending_;
   std::deque<Transaction> ended_;  // the last ones, oldest first
+  MemHandle zero_ = MemHandle::kNone;
+  std::vector<bool> has_zero_;  // pieces, range by range: it is mapped there
 };
 
 }  // namespace kv

@@ -35,6 +35,10 @@ struct KvShape {
   std::size_t tensor_bytes = 0;  // of one layer, all buffers; a multiple of the pages of an offset
   std::size_t page_bytes = 2u << 20;  // a multiple of the driver's granularity
   KvLayout layout = KvLayout::kPerLayer;
+  // Addresses without a page read zeros, all of one shared piece of memory, and cannot be written.
+  // Without it work that touches one dies, and making tensors costs the same whatever their size;
+  // with it each piece is mapped from the beginning, and a map or unmap takes twice the calls.
+  bool zero_page = false;
 };
 
 // kInvalidArgument, "allocator.create_tensors": the shape, and what was expected.

@@ -29,6 +29,8 @@ bool parse_options(int argc, char** argv, Options* options, int* exit_code) {
   app.add_option("--buffers", options->shape.buffers, "2: K and V halves; 1: a single buffer");
   app.add_option("--tensor-bytes", options->shape.tensor_bytes, "of address space per layer");
   app.add_option("--page-bytes", options->shape.page_bytes, "of one page");
+  app.add_flag("--zero-page", options->shape.zero_page,
+               "addresses without a page read zeros; without this, touching one is an error");
   app.add_option("--drain-limit", drain_ns, "of a stop, with its unit: 5s")
       ->transform(CLI::AsNumberWithUnit(kTimes, CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME"));
   app.add_option("--max-body", runtime.max_body, "bytes of a request");
