@@ -32,7 +32,7 @@ struct CommandLine {
   std::uint64_t shard_index = 1, shard_count = 1;
   bool keep = false;
   bool last_failed = false;
-  std::string pause_at;  // an address; empty: nowhere
+  std::optional<std::string> pause_at;  // an address
 };
 
 // The command line, or what to print and the exit code to leave with (0 after --help, 2 otherwise).

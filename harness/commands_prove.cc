@@ -28,8 +28,8 @@ class ProveCommand {
       if (!drill->proofs.empty()) plan(*drill);
     }
     if (proofs_.empty()) {
-      fmt::print(stderr, "kvdrill: no proof in the files chosen{}\n",
-                 line_.filter.empty() ? "" : fmt::format(" by --filter '{}'", line_.filter));
+      complain("no proof in the files chosen" +
+               (line_.filter.empty() ? "" : fmt::format(" by --filter '{}'", line_.filter)));
       return 2;
     }
     progress_.emplace(text() && surroundings_.progress, jobs_.size());
@@ -175,8 +175,8 @@ class ProveCommand {
     std::string why;
     const ProofsPart part{part_origin("kvdrill prove", watch_.ns()), finished};
     const bool written = report_proofs(line_.report_folder, part, &notes, &why);
-    if (!written) fmt::print(stderr, "kvdrill: {}\n", why);
-    for (const std::string& note : notes) fmt::print(stderr, "kvdrill: {}\n", note);
+    if (!written) complain(why);
+    for (const std::string& note : notes) complain(note);
     return written;
   }
 

@@ -57,7 +57,7 @@ class RunCommand {
     const std::vector<const Drill*> drills =
         choose(suite_, line_, line_.last_failed ? &failed_before_ : nullptr);
     if (drills.empty()) return no_drill();
-    if (!line_.pause_at.empty() && !find_pause(drills)) return 2;
+    if (line_.pause_at && !find_pause(drills)) return 2;
     for (const Drill* drill : drills) plan(*drill);
     progress_.emplace(text() && surroundings_.progress, jobs_.size());
     if (text()) header(drills.size());
@@ -94,7 +94,7 @@ class RunCommand {
     if (memory_.empty()) return true;
     auto names = read_last_failed(memory_);
     if (names) failed_before_ = *std::move(names);
-    if (!names && line_.last_failed) fmt::print(stderr, "kvdrill: {}\n", names.error());
+    if (!names && line_.last_failed) complain(names.error());
     return names || !line_.last_failed;
   }
 
@@ -112,7 +112,7 @@ class RunCommand {
     const std::string here = std::filesystem::current_path().string();
     std::string why;
     if (!write_last_failed(memory_, here, failed, &why)) {
-      fmt::print(stderr, "kvdrill: --last-failed will not know of this run: {}\n", why);
+      complain("--last-failed will not know of this run: " + why);
     }
   }
 
@@ -130,8 +130,8 @@ class RunCommand {
       fmt::print("kvdrill: shard {}/{} holds no drill\n", line_.shard_index, line_.shard_count);
       return 0;
     }
-    fmt::print(stderr, "kvdrill: no drill matches --filter '{}'; 'kvdrill list' names them all\n",
-               line_.filter);
+    complain(
+        fmt::format("no drill matches --filter '{}'; 'kvdrill list' names them all", line_.filter));
     return 2;
   }
 
@@ -141,12 +141,12 @@ class RunCommand {
     if (drills.size() > 1 || line_.repeat > 1) {
       why = fmt::format("one run can stand still, not {} of {}; --filter chooses a drill",
                         counted(line_.repeat, "run"), counted(drills.size(), "drill"));
-    } else if (auto at = pause_address(suite_, line_.pause_at, *drills.front())) {
+    } else if (auto at = pause_address(suite_, *line_.pause_at, *drills.front())) {
       pause_at_ = *std::move(at);
     } else {
       why = at.error();
     }
-    if (!why.empty()) fmt::print(stderr, "kvdrill: --pause-at: {}\n", why);
+    if (!why.empty()) complain("--pause-at: " + why);
     return why.empty();
   }
 
@@ -223,7 +223,7 @@ class RunCommand {
       if (end == RunEnd::kStopped) fmt::print("stopped after {} that did not pass\n", failures_);
       fmt::print("{}", last_line(totals, ns));
     } else {
-      fmt::print("{}", run_json(results, totals));
+      fmt::print("{}", run_json(results, totals, end == RunEnd::kInterrupted));
     }
     if (!write_reports(results, ns)) return 4;
     return end == RunEnd::kInterrupted ? kExitInterrupted : totals.exit_code();
@@ -233,17 +233,17 @@ class RunCommand {
     std::string why;
     bool ok = true;
     if (!line_.junit_path.empty() && !write_file(line_.junit_path, junit(results, ns), &why)) {
-      fmt::print(stderr, "kvdrill: {}\n", why);
+      complain(why);
       ok = false;
     }
     if (!line_.report_folder.empty()) {
       std::vector<std::string> notes;
       const DrillsPart part{part_origin("kvdrill run", ns), results};
       if (!report_drills(line_.report_folder, part, &notes, &why)) {
-        fmt::print(stderr, "kvdrill: {}\n", why);
+        complain(why);
         ok = false;
       }
-      for (const std::string& note : notes) fmt::print(stderr, "kvdrill: {}\n", note);
+      for (const std::string& note : notes) complain(note);
     }
     return ok;
   }

@@ -207,7 +207,7 @@ int compare_command(const CommandLine& line) {
   for (const std::string& path : line.paths) {
     auto read = read_judgements(path);
     if (!read) {
-      fmt::print(stderr, "kvdrill: {}\n", printable(read.error()));
+      complain(read.error());
       return 2;
     }
     both.push_back(*std::move(read));

@@ -166,7 +166,7 @@ std::string probe_runs_folder(const std::string& runs_folder) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     why = reason(place.c_str());
   }
-  if (!folder->remove() && why.empty()) why = folder->path() + " cannot be removed";
+  if (std::string left = folder->remove(); why.empty()) why = std::move(left);
   return why;
 }
 

@@ -1,5 +1,6 @@
 #include "harness/files.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,17 @@ int make_folders(const std::string& path, std::vector<std::string>* made) {
     }
     if (end == std::string::npos) return 0;
   }
+}
+
+int open_regular(int at, const std::string& path, int flags, unsigned mode) {
+  const int fd =
+      ::openat(at, path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, mode);
+  if (fd < 0) return -1;
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  ::close(fd);
+  errno = EINVAL;
+  return -1;
 }
 
 bool write_all(int fd, std::string_view text) {

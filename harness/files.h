@@ -14,6 +14,11 @@ namespace kv::drill {
 // given. 0 or an errno value.
 int make_folders(const std::string& path, std::vector<std::string>* made = nullptr);
 
+// Opens a file below the folder `at` (AT_FDCWD: `path` as it is) that a process may have replaced
+// by anything: neither a pipe nor a device is waited for or written to, and no link is followed. A
+// descriptor, closed on exec; -1, errno says why (EINVAL: it is no regular file).
+int open_regular(int at, const std::string& path, int flags, unsigned mode = 0600);
+
 // Writes the whole text, also after signals. False: not all of it, errno says why.
 bool write_all(int fd, std::string_view text);
 

@@ -94,6 +94,14 @@ TEST_F(KvdrillPause, GoesOnAtTheEndOfItsInput) {
   EXPECT_EQ(code(end(pid)), 0);
 }
 
+TEST_F(KvdrillPause, GoesOnWithoutAnyInput) {
+  errors_ = input_ = -1;
+  prepare_ = [] { return ::close(STDIN_FILENO) == 0; };
+  const ProgramEnd outcome = run({"run", file("maps.toml", kMaps), "--pause-at", "vmm.map"});
+  EXPECT_EQ(code(outcome), 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("paused at vmm.map"));
+}
+
 TEST_F(KvdrillPause, AnInterruptEndsARunThatStands) {
   const pid_t pid = start_paused("vmm.map");
   ::kill(pid, SIGINT);
@@ -116,6 +124,9 @@ TEST_F(KvdrillPause, AWrongPlaceIsRefusedBeforeAnythingStarts) {
   EXPECT_EQ(code(typo), 2);
   EXPECT_THAT(typo.err, HasSubstr("--pause-at: unknown point \"vmm.mpa\""));
   EXPECT_THAT(typo.err, HasSubstr("nearest: vmm.map"));
+  EXPECT_EQ(code(run({"run", path, "--pause-at", ""})), 2);
+  EXPECT_THAT(run({"run", path, "--pause-at", "a\n::error::b"}).err,
+              HasSubstr("\\x0a::error::b"));
   EXPECT_THAT(run({"run", path, "--pause-at", "vmm.map@wroker"}).err,
               HasSubstr("unknown process \"wroker\", expected worker"));
   EXPECT_THAT(run({"run", path, "--repeat", "3", "--pause-at", "vmm.map"}).err,

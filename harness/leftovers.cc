@@ -1,5 +1,6 @@
 #include "harness/leftovers.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -135,12 +136,15 @@ int thread_count(pid_t pid) {
   return ended ? 0 : threads;
 }
 
-bool remove_tree(const std::string& root) {
+std::string remove_tree(const std::string& root) {
   const fs::path path = fs::path(root).lexically_normal();
-  if (path.empty() || path == path.root_path()) return false;  // a slip, never meant
+  if (path.empty() || path == path.root_path()) return root + ": never removed";  // a slip
   std::error_code error;
   fs::remove_all(path, error);
-  return !error && !identify(root).exists;
+  if (!error && !identify(root).exists) return {};
+  return fmt::format(
+      "{} cannot be removed: {}", root,
+      error == std::errc::device_or_resource_busy ? "something is mounted in it" : error.message());
 }
 
 }  // namespace kv::drill

@@ -34,8 +34,8 @@ FileId identify(const std::string& path);  // by lstat
 std::vector<std::string> open_descriptors(pid_t pid);
 int thread_count(pid_t pid);
 
-// Removes a tree without following links out of it. False: something could not be removed.
-bool remove_tree(const std::string& root);
+// Removes a tree without following links out of it. Empty, or what could not be removed and why.
+std::string remove_tree(const std::string& root);
 
 }  // namespace kv::drill
 

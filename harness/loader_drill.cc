@@ -21,6 +21,7 @@ constexpr std::int64_t kMostDevices = 16;
 constexpr std::int64_t kSmallestCard = std::int64_t{2} << 20;  // a page
 constexpr std::int64_t kLargestCard = std::int64_t{4} << 40;   // what the fake card takes
 constexpr std::int64_t kMostRanks = 1024;
+constexpr std::size_t kLongestIpc = 64;
 constexpr std::int64_t kFewestEvents = 256, kMostEvents = std::int64_t{1} << 22;
 constexpr std::int64_t kLongestDeadline = 3'600'000'000'000;
 constexpr std::size_t kLongestProcessName = 47;  // what the card's ledger has room for
@@ -181,13 +182,36 @@ class DrillReader {
                               spec.device, devices == 1 ? "one device" : std::to_string(devices),
                               spec.device + 1));
     }
-    spec.ipc = fields.text("ipc").value_or("");
+    spec.ipc = read_ipc(fields);
     spec.arguments = fields.texts("arguments").value_or(std::vector<std::string>());
+    for (const std::string& argument : spec.arguments) {
+      refuse_nul(*fields.find("arguments"), argument, "an argument");
+    }
     if (const Node* environment = fields.table("environment")) {
       for (const Entry& variable : environment->table) add_variable(variable, spec);
     }
     fields.finish();
     return spec;
+  }
+
+  // What programs get from the kernel ends at the first NUL.
+  void refuse_nul(const Node& where, const std::string& text, const std::string& what) {
+    if (text.find('\0') == std::string::npos) return;
+    faults_.add(where, what + " holds a NUL, which no program is given, expected text without");
+  }
+
+  // It becomes part of paths of sockets and segments.
+  std::string read_ipc(Fields& fields) {
+    std::string ipc = fields.text("ipc").value_or("");
+    const bool fits =
+        ipc.size() <= kLongestIpc && ipc.find_first_not_of(
+                                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "0123456789_-") == std::string::npos;
+    if (fits) return ipc;
+    faults_.add(*fields.find("ipc"),
+                fmt::format("ipc = \"{}\", expected at most {} letters, digits, \"_\" or \"-\"",
+                            ipc, kLongestIpc));
+    return {};
   }
 
   void add_variable(const Entry& variable, ProcessSpec& spec) {
@@ -200,6 +224,7 @@ class DrillReader {
                                                   "without \"=\"",
                                                   variable.key));
     }
+    refuse_nul(variable.value, variable.key + variable.value.text, "a variable");
     spec.environment[variable.key] = variable.value.text;
   }
 

@@ -76,7 +76,7 @@ int new_command(const CommandLine& line) {
   const bool is_path = given.find('/') != std::string::npos || given.ends_with(".toml");
   const fs::path path = is_path ? fs::path(given) : fs::path("scenarios") / (given + ".toml");
   const auto refused = [](const std::string& why) {
-    fmt::print(stderr, "kvdrill: new: {}\n", printable(why));
+    complain("new: " + why);
     return 2;
   };
   if (path.extension() != ".toml") {

@@ -25,6 +25,7 @@
 #include <boost/type_traits/decay.hpp>
 #include <boost/type_traits/is_convertible.hpp>
 
+#include "harness/files.h"
 #include "harness/process_internal.h"
 
 namespace kv::drill {
@@ -44,6 +45,15 @@ Descriptor open_above(const std::string& path, int flags, int floor) {
   const Descriptor low(::open(path.c_str(), flags | O_CLOEXEC, 0644));
   if (low.get() < 0) return Descriptor();
   return Descriptor(::fcntl(low.get(), F_DUPFD_CLOEXEC, floor));
+}
+
+// The same for a file that catches output; whatever else a process has put there is refused.
+Descriptor open_output(const std::string& path) {
+  // Appending: processes that share the file do not overwrite each other's lines.
+  const Descriptor low(open_regular(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644));
+  if (low.get() < 0) return Descriptor();
+  ::fcntl(low.get(), F_SETFL, O_APPEND);
+  return Descriptor(::fcntl(low.get(), F_DUPFD_CLOEXEC, 3));
 }
 
 // What runs in the child between fork and exec. All of it is prepared before the fork: every
@@ -209,20 +219,18 @@ tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err
 }
 
 tl::expected<Child, std::string> start(const Launch& launch) {
-  // Appending: processes that share the file do not overwrite each other's lines.
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
   const auto refused = [&](const std::string& path) {
     return tl::unexpected("cannot start " + launch.program + ": output file " + path + ": " +
                           reason(errno));
   };
   Descriptor out, err;
   if (!launch.stdout_path.empty()) {
-    out = open_above(launch.stdout_path, kFlags, 3);
+    out = open_output(launch.stdout_path);
     if (out.get() < 0) return refused(launch.stdout_path);
   }
   const bool same = launch.stderr_path == launch.stdout_path;
   if (!launch.stderr_path.empty() && !same) {
-    err = open_above(launch.stderr_path, kFlags, 3);
+    err = open_output(launch.stderr_path);
     if (err.get() < 0) return refused(launch.stderr_path);
   }
   return start_on(launch, out.get(), same ? out.get() : err.get());

@@ -191,12 +191,13 @@ std::string last_line(const Totals& totals, std::int64_t ns) {
                      static_cast<double>(ns) / 1e9);
 }
 
-std::string run_json(const std::vector<DrillResult>& results, const Totals& totals) {
+std::string run_json(const std::vector<DrillResult>& results, const Totals& totals,
+                     bool interrupted) {
   Json scenarios = Json::array();
   for (const DrillResult& result : results) scenarios.push_back(json_of(result));
-  const Json all = {{"scenarios", scenarios},    {"passed", totals.passed},
-                    {"failed", totals.failed},   {"void", totals.voided},
-                    {"skipped", totals.skipped}, {"errors", totals.errors}};
+  Json all = {{"scenarios", scenarios}, {"passed", totals.passed},   {"failed", totals.failed},
+              {"void", totals.voided},  {"skipped", totals.skipped}, {"errors", totals.errors}};
+  if (interrupted) all["interrupted"] = true;
   return dump(all, 1) + "\n";
 }
 

@@ -32,7 +32,9 @@ std::string proof_lines(const ProofResult& result, bool color);
 std::string last_line(const Totals& totals, std::int64_t ns);
 
 // The public formats. `surviving` is null when it was not judged (a part of a suite).
-std::string run_json(const std::vector<DrillResult>& results, const Totals& totals);
+// `interrupted`: not all that was asked for is in it, and it says so.
+std::string run_json(const std::vector<DrillResult>& results, const Totals& totals,
+                     bool interrupted = false);
 std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps,
                        const std::optional<std::vector<std::string>>& surviving);
 
@@ -68,6 +70,9 @@ std::string annotation(const ProofResult& result);
 // peers and files, as \xNN; the ends of lines stay.
 std::string printable(std::string_view text);
 std::string one_line(std::string_view text);  // those too as \x0a
+
+// "kvdrill: TEXT" as one line on standard error, whatever TEXT holds.
+void complain(std::string_view text);
 
 // "1 file", "2 files"
 std::string counted(std::uint64_t number, std::string_view what);

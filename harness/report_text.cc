@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstddef>
+#include <cstdio>
 
 #include "harness/report.h"
 
@@ -71,6 +72,10 @@ std::string one_line(std::string_view text) {
     line.replace(at, 1, "\\x0a");
   }
   return line;
+}
+
+void complain(std::string_view text) {
+  fmt::print(stderr, "kvdrill: {}\n", one_line(text));
 }
 
 std::string counted(std::uint64_t number, std::string_view what) {

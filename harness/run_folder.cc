@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "harness/files.h"
@@ -50,6 +49,12 @@ tl::expected<RunFolder, std::string> RunFolder::make(const std::string& runs_fol
   if (::mkdtemp(path.data()) == nullptr) return refused(path, errno);
   RunFolder folder;
   folder.path_ = path;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return refused(path, errno);
+  folder.folder_ = std::shared_ptr<const int>(new int(fd), [](const int* open) {
+    ::close(*open);
+    delete open;
+  });
   folder.ipc_name_ = "kvd" + path.substr(path.size() - 6);
   for (const char* part : {"s", "m", "card", "out"}) {
     const std::string below = path + "/" + part;
@@ -66,9 +71,14 @@ std::string RunFolder::of(const std::string& runs_folder, const std::string& ide
   std::error_code error;
   for (fs::directory_iterator entry(runs_folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::ifstream file(entry->path() / kMakerFile);
-    std::string line;
-    if (std::getline(file, line) && line == identity) return entry->path().string();
+    const int fd = open_regular(AT_FDCWD, (entry->path() / kMakerFile).string(), O_RDONLY);
+    if (fd < 0) continue;
+    char text[256];
+    const ssize_t got = ::read(fd, text, sizeof text);
+    ::close(fd);
+    if (got > 0 && std::string_view(text, static_cast<std::size_t>(got)) == identity + "\n") {
+      return entry->path().string();
+    }
   }
   return {};
 }
@@ -79,7 +89,9 @@ std::string RunFolder::output(std::string_view process, int time, std::string_vi
 }
 
 bool RunFolder::write(std::string_view name, std::string_view text) const {
-  return put(name, text, O_TRUNC);
+  // A new file: links, pipes and whatever else a process has put there are not written to.
+  if (::unlinkat(*folder_, std::string(name).c_str(), 0) != 0 && errno != ENOENT) return false;
+  return put(name, text, O_EXCL);
 }
 
 bool RunFolder::append(std::string_view name, std::string_view text) const {
@@ -87,15 +99,30 @@ bool RunFolder::append(std::string_view name, std::string_view text) const {
 }
 
 bool RunFolder::put(std::string_view name, std::string_view text, int flags) const {
-  const std::string path = fmt::format("{}/{}", path_, name);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+  const int fd = open_regular(*folder_, std::string(name), O_WRONLY | O_CREAT | flags);
   if (fd < 0) return false;
   const bool good = write_all(fd, text);
   return ::close(fd) == 0 && good;
 }
 
-bool RunFolder::remove() const {
-  return remove_tree(path_);
+std::string RunFolder::where() const {
+  std::error_code error;
+  const std::string link = "/proc/self/fd/" + std::to_string(*folder_);
+  const std::string now = std::filesystem::read_symlink(link, error).string();
+  struct stat ours {
+  }, there{};
+  const bool same = !error && ::fstat(*folder_, &ours) == 0 && ::lstat(now.c_str(), &there) == 0 &&
+                    ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+  return same ? now : std::string();
+}
+
+std::string RunFolder::remove() const {
+  const std::string now = where();
+  for (const std::string& path : {now, path_}) {
+    if (path.empty()) continue;
+    if (std::string why = remove_tree(path); !why.empty()) return why;
+  }
+  return {};
 }
 
 std::string too_long_for_sockets(const std::string& runs_folder, std::size_t ipc_bytes) {
@@ -118,7 +145,7 @@ std::string no_space_on(const std::string& path, std::uint64_t bytes) {
 }
 
 std::string last_words(const std::string& path, std::size_t bytes) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_regular(AT_FDCWD, path, O_RDONLY);
   if (fd < 0) return {};
   struct stat info {};
   std::string text;

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -42,17 +43,22 @@ class RunFolder {
   // The run's own IPC name: unique on this machine while the folder exists.
   const std::string& ipc_name() const { return ipc_name_; }
 
-  // False: it could not be written.
+  // In place of whatever has that name in the folder. False: it could not be written.
   bool write(std::string_view name, std::string_view text) const;
   bool append(std::string_view name, std::string_view text) const;
 
-  // Removes everything. False: something could not be removed.
-  bool remove() const;
+  // Where the folder is now: a process of the drill may have moved or removed it. Empty: it is
+  // gone.
+  std::string where() const;
+
+  // Removes everything, wherever it is now. Empty, or what could not be removed and why.
+  std::string remove() const;
 
  private:
   RunFolder() = default;
   bool put(std::string_view name, std::string_view text, int flags) const;
   std::string path_, ipc_name_;
+  std::shared_ptr<const int> folder_;  // a descriptor of it: what was put in its place is not ours
 };
 
 // Why no run folder can be used below `runs_folder`: a socket's address holds 107 bytes, and what

@@ -95,8 +95,55 @@ TEST_F(RunFolderTest, WritesAppendsAndRemoves) {
   std::getline(std::ifstream(folder->path() + "/a.txt"), text);
   EXPECT_EQ(text, "two three");
   EXPECT_FALSE(folder->write("no/such/folder.txt", "x"));
-  EXPECT_TRUE(folder->remove());
+  EXPECT_EQ(folder->remove(), "");
   EXPECT_FALSE(std::filesystem::exists(folder->path()));
+}
+
+// An engine may put anything where results will be written.
+TEST_F(RunFolderTest, WritesItsOwnFileWhateverIsInItsPlace) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder);
+  const std::string other = folder_ + "/other", link = folder->path() + "/a.txt",
+                    pipe = folder->path() + "/b.txt";
+  std::ofstream(other) << "not ours";
+  std::filesystem::create_symlink(other, link);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(folder->write("a.txt", "ours"));
+  EXPECT_TRUE(folder->write("b.txt", "ours"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(pipe)));
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(other, link);
+  EXPECT_FALSE(folder->append("a.txt", "ours"));
+  std::string text;
+  std::getline(std::ifstream(other), text);
+  EXPECT_EQ(text, "not ours");
+}
+
+TEST_F(RunFolderTest, IsFoundAndRemovedWhereItWasMovedTo) {
+  const auto folder = RunFolder::make(folder_);
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(folder->where(), folder->path());
+  const std::string moved = folder_ + "/moved", other = folder_ + "/other";
+  std::filesystem::rename(folder->path(), moved);
+  std::filesystem::create_directory(other);
+  std::filesystem::create_symlink(other, folder->path());
+  EXPECT_EQ(folder->where(), moved);
+  EXPECT_TRUE(folder->write("a.txt", "ours"));
+  EXPECT_TRUE(std::filesystem::is_empty(other));
+  EXPECT_EQ(folder->remove(), "");
+  EXPECT_FALSE(std::filesystem::exists(moved));
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(folder->path())));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_EQ(folder->where(), "");
+}
+
+TEST_F(RunFolderTest, NoPipeIsWaitedFor) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(last_words(pipe, 100), "");
+  std::filesystem::create_directory(folder_ + "/run");
+  ASSERT_EQ(::mkfifo((folder_ + "/run/supervisor").c_str(), 0600), 0);
+  EXPECT_EQ(RunFolder::of(folder_, "1 2"), "");
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeMadeIsNamed) {

@@ -56,7 +56,7 @@ class Gate {
     const ssize_t n = ::read(STDIN_FILENO, &c, 1);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (n == 1 && c != '\n') return;
-    if (n == 0) std::fputc('\n', stderr);  // nobody's Enter has ended the line of the prompt
+    if (::isatty(STDIN_FILENO) == 0) std::fputc('\n', stderr);  // no Enter has ended the prompt
     closed_ = false;
     (void)write_all(ends_[1], "\n");
   }

@@ -81,6 +81,9 @@ const BadInput kProcessStep[] = {
     {"ASignalToNobody",
      started(R"({signal = "TERM"},)"),
      {R"(8:1: missing key "to" in a signal step, expected the name of a process)"}},
+    {"AnAdvanceBeyondTheClock",
+     started(R"({advance = "9223372036854775807ns"},)"),
+     {"8:12: advance by 9223372036854775807ns, expected at most a year (8760h)"}},
     {"AnUnknownWayToExit",
      started(R"({exit = "worker", how = "returns"},)"),
      {R"(8:25: how = "returns")"

@@ -13,6 +13,8 @@ namespace kv::drill {
 namespace {
 
 constexpr std::uint64_t kAlways = 0;
+// So that no number of advances comes near the end of the clock, where it would stand still.
+constexpr std::int64_t kLongestAdvance = std::int64_t{8760} * 3600 * 1'000'000'000;
 
 // `times`: a number from 1 on, or "always".
 std::uint64_t read_times(StepReader& reader, std::uint64_t otherwise) {
@@ -148,6 +150,10 @@ Deeds read_advance(StepReader& reader) {
   const Node& value = *reader.fields.find("advance");
   if (step.ns == 0 && value.is(Node::Kind::kText) && parse_duration(value.text)) {
     reader.faults.add(value, "advance by nothing, expected a duration above 0");
+  }
+  if (step.ns > kLongestAdvance) {
+    reader.faults.add(value, fmt::format("advance by {}, expected at most a year (8760h)",
+                                         show_duration(step.ns)));
   }
   if (!reader.world.manual_clock) {
     reader.faults.add(value,

@@ -229,12 +229,26 @@ bool as_expected(const DrillResult& result, const Drill& drill, const RunOptions
          std::set<std::string>(options.expected_failures.begin(), options.expected_failures.end());
 }
 
+// What is in the folder's place is not what the drill looked at.
+void judge_folder(const RunFolder& folder, const Drill& drill, DrillResult* result) {
+  const std::string now = folder.where();
+  if (now == folder.path()) return;
+  result->checks.push_back(
+      {"run folder", Verdict::kFail,
+       now.empty()
+           ? folder.path() + " was removed by a process of the drill"
+           : fmt::format("{} was moved to {} by a process of the drill", folder.path(), now),
+       drill.position});
+  result->verdict = std::max(result->verdict, Verdict::kFail);
+}
+
 void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& options, int lifeline,
             int signals, std::int64_t start_ns, DrillResult* result) {
   bool keep = false;
   try {
     auto run = std::make_unique<Run>(drill, options, folder, lifeline, signals);
     if (run->go(result)) {
+      judge_folder(folder, drill, result);
       keep = options.keep || !as_expected(*result, drill, options);
       result->ns = now_ns() - start_ns;
       if (keep) run->write_trace(start_ns, *result);
@@ -248,10 +262,10 @@ void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& optio
   result->ns = now_ns() - start_ns;
   result->ms = (result->ns + 500'000) / 1'000'000;
   if (keep) {
-    result->folder = folder.path();
+    result->folder = folder.where();
     folder.write("verdict.json", result_to_json(*result) + "\n");
-  } else if (!folder.remove()) {
-    broken(result, drill, "supervisor", fmt::format("{} cannot be removed", folder.path()));
+  } else if (std::string why = folder.remove(); !why.empty()) {
+    broken(result, drill, "supervisor", std::move(why));
   }
 }
 

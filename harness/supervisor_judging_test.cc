@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -61,6 +62,10 @@ void crash_in_child(void*, const char*, kvdrill_reply* reply) {
 void warn(void*, const char*, kvdrill_reply*) {
   kvdrill_log(1, "this engine is made up");
 }
+void remove_folder(void*, const char*, kvdrill_reply*) {
+  std::error_code error;
+  std::filesystem::remove_all(std::filesystem::current_path(error), error);
+}
 void abort_itself(void*, const char*, kvdrill_reply*) {
   std::abort();
 }
@@ -99,6 +104,7 @@ constexpr kvdrill_command kCommands[] = {{"shutdown", "", shut_down},
                                          {"crash_in_child", "", crash_in_child},
                                          {"warn", "", warn},
                                          {"abort", "", abort_itself},
+                                         {"remove_folder", "", remove_folder},
                                          {"hold_card", "", hold_card},
                                          {nullptr, nullptr, nullptr}};
 constexpr kvdrill_engine kEngine = {
@@ -207,6 +213,13 @@ TEST_F(JudgingTest, ACrashOfAChildFails) {
   EXPECT_THAT(check(result, "no_crash").why,
               AllOf(HasSubstr("worker.fork-1 (pid "), HasSubstr("a child of worker"),
                     HasSubstr("SIGABRT")));
+}
+
+TEST_F(JudgingTest, AFolderThatAProcessTookAwayIsSaidAndNotNamed) {
+  command("remove_folder").exit();
+  const DrillResult result = run();
+  EXPECT_THAT(check(result, "run folder").why, HasSubstr("was removed by a process"));
+  EXPECT_EQ(result.folder, "");
 }
 
 TEST_F(JudgingTest, ANamedEndIsACheckOfItsOwn) {
