@@ -159,10 +159,14 @@ PageBackend::Done RemotePages::ended(const char* operation, const Offsets& pages
 
 PageBackend::Done RemotePages::map(const std::vector<std::int64_t>& pages) {
   const Offsets offsets = offsets_of(pages);
-  const Answers answers = ask(all_, request("map_to_kv_tensors", offsets));
+  Answers answers = ask(all_, request("map_to_kv_tensors", offsets));
   const Status failed = failure(answers);
   if (failed.ok()) return {};
-  const bool lost = !those(answers, {Outcome::kSetAside, Outcome::kUnknown}).empty();
+  const bool lost = !those(answers, {Outcome::kSetAside}).empty();
+  // Whoever undoes it had done it. Where that is refused nobody knows: it may come to it yet.
+  for (Answer& answer : answers) {
+    if (answer.outcome == Outcome::kUnknown) answer.changed = offsets;
+  }
   const bool undone = take_back(answers);
   return ended("remote.map", pages, undone && !lost ? PageMap::kUnmapped : PageMap::kQuarantined,
                failed);
