@@ -2,9 +2,9 @@
 // the workers of all ranks and stages at once, and is done on all of them or undone.
 //
 // A worker whose reply does not come is asked once more within the limit: all requests used here
-// are idempotent. If that brings none either, and the request may have been carried out, nobody
-// knows what its pages are, and they are kQuarantined. What a failed batch did elsewhere is undone
-// also then. An error names the rank, the stage and the worker's own words.
+// are idempotent. If that brings none either, and a map may have been carried out, it is undone
+// there as on the others; where that is not confirmed nobody knows what the worker's pages are, and
+// they are kQuarantined. An error names the rank, the stage and the worker's own words.
 //
 // Threads: as PageBackend's; unmaps go one after the other, since a worker has one of them pending
 // at a time. Calls block for as long as the exchanges take, each bounded by the limit.

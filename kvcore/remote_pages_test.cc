@@ -289,17 +289,27 @@ TEST_F(RemotePagesTest, WhatALostReplyMappedIsUndoneToo) {
 }
 
 TEST_F(RemotePagesTest, AWorkerThatNeverAnswersLeavesPagesThatNobodyKnows) {
-  for (const auto& script :
-       {std::vector<Fate>{Fate::kLose, Fate::kIgnore}, {Fate::kDie}, {Fate::kSilence}}) {
+  const std::vector<std::vector<Fate>> scripts{
+      {Fate::kLose, Fate::kIgnore, Fate::kIgnore, Fate::kIgnore}, {Fate::kDie}, {Fate::kSilence}};
+  for (const auto& script : scripts) {
     workers_.clear();
     pages_.reset();
     good(0);
     bad(1, script);
     const auto done = pages().map({0, 1});
     expect_ended(done, 2, PageMap::kQuarantined, Code::kQuarantined);
-    EXPECT_THAT(done.status.to_string(), HasSubstr("rank 1 stage 0 map_to_kv_tensors"));
+    EXPECT_THAT(done.status.to_string(), HasSubstr(" stage 0 map_to_kv_tensors"));
     EXPECT_EQ(workers_[0]->memory.pages(), 0u) << "the others have undone it";
   }
+}
+
+TEST_F(RemotePagesTest, WhoeverConfirmsTheUndoIsKnownAgain) {
+  good(0);
+  bad(1, {Fate::kLose, Fate::kIgnore});
+  const auto done = pages().map({0, 1});
+  expect_ended(done, 2, PageMap::kUnmapped, Code::kUnavailable);
+  EXPECT_THAT(done.status.to_string(), HasSubstr("rank 1 stage 0 map_to_kv_tensors"));
+  EXPECT_THAT(mapped(), Each(0));
 }
 
 TEST_F(RemotePagesTest, AWorkerThatIsNotThereDidNothing) {
