@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -254,44 +255,91 @@ TEST_F(CardAllocator, AFailedUnmapKeepsTheBytes) {
   EXPECT_EQ(byte, 0x77);
 }
 
-// Work that uses a page ends before the page goes: under it, the work would die and the context
-// with it (recorded).
-TEST_F(CardAllocator, UnmapWaitsForWorkInFlight) {
-  if (!TestHooks::built_in()) GTEST_SKIP() << "built without points";
-  void* card = ::dlopen(kCard, RTLD_NOW | RTLD_NOLOAD);
-  ASSERT_NE(card, nullptr);
-  const auto hold =
-      reinterpret_cast<decltype(&kvcardHoldStream)>(::dlsym(card, "kvcardHoldStream"));
-  const auto await_hold =
-      reinterpret_cast<decltype(&kvcardAwaitHold)>(::dlsym(card, "kvcardAwaitHold"));
-  const auto release =
-      reinterpret_cast<decltype(&kvcardReleaseStream)>(::dlsym(card, "kvcardReleaseStream"));
-  ASSERT_TRUE(hold != nullptr && await_hold != nullptr && release != nullptr);
-  const CudaDriver& driver = **load_cuda_driver(kCard);
-  cuda::Context context = nullptr;
-  ASSERT_EQ(driver.primary_ctx_retain(&context, 0), 0);
-  ASSERT_EQ(driver.ctx_set_current(context), 0);
+TEST_F(CardVmm, UnmappedAddressesOfAGroupWithAZeroPageReadZeros) {
+  const auto allocator = make_kv_allocator(*vmm_, {});
+  KvShape shape{2, 2, 32 * kPage, kPage};
+  shape.zero_page = true;
+  ASSERT_TRUE(allocator->create_tensors(0, shape).ok());
+  EXPECT_EQ(free_bytes(), free_at_start_ - kPage) << "one page for all of them";
+  const DeviceAddress last = *allocator->address(0, 1, 1, 15 * kPage);
+  std::uint64_t word = 1;
+  EXPECT_TRUE(vmm_->copy_from_device(&word, last + 8, sizeof word).ok());
+  EXPECT_EQ(word, 0u);
+  EXPECT_EQ(vmm_->copy_to_device(last, &word, sizeof word).native(), 1) << "it can be written";
+  ASSERT_TRUE(allocator->map(0, {15 * kPage}).ok());
+  EXPECT_TRUE(vmm_->fill(last, 9, kPage).ok());
+  ASSERT_TRUE(allocator->unmap(0, {15 * kPage}).ok());
+  EXPECT_TRUE(vmm_->copy_from_device(&word, last + 8, sizeof word).ok());
+  EXPECT_EQ(word, 0u);
+  EXPECT_TRUE(allocator->release_all().ok());
+}
 
-  ASSERT_TRUE(allocator_->map(0, {page(0)}).ok());
-  ASSERT_EQ(hold(nullptr, *allocator_->tensor(0, 1), kPage), 0u);
-  ASSERT_EQ(await_hold(nullptr), 0u);
-  std::atomic<bool> released{false};
+// Work in flight on the card, as a stream that is held.
+class WorkInFlight {
+ public:
+  explicit WorkInFlight(DeviceAddress address) {
+    EXPECT_EQ(driver_.primary_ctx_retain(&context_, 0), 0);
+    EXPECT_EQ(driver_.ctx_set_current(context_), 0);
+    EXPECT_EQ(control<decltype(&kvcardHoldStream)>("kvcardHoldStream")(nullptr, address, kPage),
+              0u);
+    EXPECT_EQ(control<decltype(&kvcardAwaitHold)>("kvcardAwaitHold")(nullptr), 0u);
+  }
+  ~WorkInFlight() {
+    EXPECT_EQ(driver_.ctx_set_current(nullptr), 0);
+    EXPECT_EQ(driver_.primary_ctx_release(0), 0);
+    ::dlclose(card_);
+  }
+  WorkInFlight(const WorkInFlight&) = delete;
+  WorkInFlight& operator=(const WorkInFlight&) = delete;
+  void end() {
+    EXPECT_EQ(control<decltype(&kvcardReleaseStream)>("kvcardReleaseStream")(nullptr), 0u);
+  }
+
+ private:
+  template <typename Function>
+  Function control(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(card_, name));
+  }
+  void* const card_ = ::dlopen(kCard, RTLD_NOW | RTLD_NOLOAD);
+  const CudaDriver& driver_ = **load_cuda_driver(kCard);
+  cuda::Context context_ = nullptr;
+};
+
+// `batch`, which takes something off that `work` uses, unmaps nothing before that has ended: under
+// it, the work would die and the context with it (recorded).
+void expect_waits(WorkInFlight& work, const std::function<Status()>& batch) {
+  std::atomic<bool> ended{false};
   std::promise<void> reached;
   std::atomic<int> first{0};
   TestHooks hooks;
   hooks.on_reached([&](const TestHooks::Seen& seen) {
-    EXPECT_TRUE(seen.name != "vmm.unmap" || released.load()) << "unmapped under work in flight";
+    EXPECT_TRUE(seen.name != "vmm.unmap" || ended.load()) << "unmapped under work in flight";
     if (first++ == 0) reached.set_value();
   });
-  auto unmapped = std::async(std::launch::async, [&] { return allocator_->unmap(0, {page(0)}); });
+  auto done = std::async(std::launch::async, batch);
   reached.get_future().wait();
-  released = true;
-  EXPECT_EQ(release(nullptr), 0u);
-  EXPECT_TRUE(unmapped.get().ok());
+  ended = true;
+  work.end();
+  const Status status = done.get();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST_F(CardAllocator, UnmapWaitsForWorkInFlight) {
+  if (!TestHooks::built_in()) GTEST_SKIP() << "built without points";
+  ASSERT_TRUE(allocator_->map(0, {page(0)}).ok());
+  WorkInFlight work(*allocator_->tensor(0, 1));
+  expect_waits(work, [&] { return allocator_->unmap(0, {page(0)}); });
   EXPECT_TRUE(vmm_->synchronize().ok()) << "the context was poisoned";
-  EXPECT_EQ(driver.ctx_set_current(nullptr), 0);
-  EXPECT_EQ(driver.primary_ctx_release(0), 0);
-  ::dlclose(card);
+}
+
+TEST_F(CardAllocator, MapWaitsForWorkThatReadsTheZeroPage) {
+  if (!TestHooks::built_in()) GTEST_SKIP() << "built without points";
+  KvShape shape{2, 2, 32 * kPage, kPage};
+  shape.zero_page = true;
+  ASSERT_TRUE(allocator_->create_tensors(1, shape).ok());
+  WorkInFlight work(*allocator_->tensor(1, 1));
+  expect_waits(work, [&] { return allocator_->map(1, {page(0)}).status(); });
+  EXPECT_TRUE(vmm_->synchronize().ok()) << "the context was poisoned";
 }
 
 }  // namespace

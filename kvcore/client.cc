@@ -21,6 +21,7 @@ namespace kv {
 namespace {
 
 constexpr const char* kWait = "client.reply";
+constexpr std::string_view kNotCarriedOut = "; the request was not carried out";
 
 // One request and its reply on one connection. None of its members blocks.
 class Exchange {
@@ -108,7 +109,7 @@ class Exchange {
 
   std::string outcome() const {
     return sent_ == frame_.size() ? "; whether the request was carried out is unknown"
-                                  : "; the request was not carried out";
+                                  : std::string(kNotCarriedOut);
   }
 
   void decode() {
@@ -169,6 +170,11 @@ Status send_rest(std::vector<Exchange>& exchanges, Clock& clock, Time deadline) 
 }
 
 }  // namespace
+
+bool not_carried_out(const Status& error) {
+  // A request that cannot be encoded, or a path that is too long.
+  return error.code() == Code::kInvalidArgument || error.text().ends_with(kNotCarriedOut);
+}
 
 Time Client::deadline() const {
   if (options_.timeout <= Nanos::zero()) return kNever;

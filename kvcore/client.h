@@ -17,6 +17,9 @@
 
 namespace kv {
 
+// For an error of Client: the request was surely not carried out. False: it may have been.
+bool not_carried_out(const Status& error);
+
 // One worker's listener.
 struct Peer {
   int rank = 0;

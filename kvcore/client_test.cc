@@ -131,6 +131,18 @@ TEST(ClientRequest, BringsTheReplyWhateverItsStatus) {
   }
 }
 
+TEST(ClientRequest, SaysWhetherItCanHaveBeenCarriedOut) {
+  const Folder folder;
+  RealClock clock;
+  const auto nobody = Client(clock).request({0, 0, folder.file("none.sock")}, kAsk);
+  EXPECT_TRUE(not_carried_out(nobody.error())) << nobody.error().to_string();
+  const auto too_long = Client(clock).request({0, 0, std::string(200, 'x')}, kAsk);
+  EXPECT_TRUE(not_carried_out(too_long.error())) << too_long.error().to_string();
+  const Server server(folder, 0, [](int fd) { receive(fd); });
+  const auto lost = Client(clock).request(server.peer(), kAsk);
+  EXPECT_FALSE(not_carried_out(lost.error())) << lost.error().to_string();
+}
+
 TEST(ClientRequest, NamesRankStageAndCommandWhenNobodyListens) {
   const Folder folder;
   RealClock clock;

@@ -129,7 +129,7 @@ class Allocator final : public KvAllocator {
   // dies, and poisons the context. That may take long and is waited for without the lock, so that
   // others can go on meanwhile; nobody gives new work pages that they take away.
   Status wait_for_work(MutexLock& lock, const char* operation, std::int64_t group)
-      KV_REQUIRES(mutex_) {
+      KV_NO_THREAD_SAFETY_ANALYSIS {
     lock.unlock();
     const Status ended = vmm_.synchronize();
     lock.lock();

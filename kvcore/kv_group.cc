@@ -134,6 +134,7 @@ Status KvGroup::unmap(Page* page) {
     page->mapped = false;
   }
   if (!shape_.zero_page || !usable_) return {};
+  page->bare = false;
   if (!step<"allocator.zero_back">(id_)) return {};
   const Status status = put_zero(page->address, piece_of(*page));
   page->bare = !status.ok();
