@@ -10,6 +10,7 @@
 
 #include "harness/board/board.h"
 #include "harness/board/kvdrill.h"
+#include "harness/board/proc_stat.h"
 #include "harness/board/testing.h"
 
 namespace kv::drill {
@@ -136,8 +137,13 @@ TEST_F(MailboxTest, TheCommandThreadTakesNoSignalsAndItsCallsTakeThemAll) {
   });
   ASSERT_NE(commands, threads.end());
   const std::string path =
-      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(commands->tid) + "/status";
-  FILE* status = std::fopen(path.c_str(), "r");
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(commands->tid) + "/";
+  // While it starts the thread of a call, pthread_create has all signals blocked in it: it is looked
+  // at when it sleeps, waiting for the next command.
+  while (const char state = state_in(path + "stat")) {
+    if (state == 'S') break;
+  }
+  FILE* status = std::fopen((path + "status").c_str(), "r");
   ASSERT_NE(status, nullptr);
   char line[256];
   unsigned long long blocked = 0;
