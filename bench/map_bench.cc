@@ -69,21 +69,31 @@ class Bare {
   std::vector<kv::cuda::AllocationHandle> handles_;
 };
 
-std::string run(benchmark::State& state, const std::string& path, std::int64_t offsets,
+struct Case {
+  const char* name;
+  std::int64_t offsets;
+  bool zero_page;
+};
+constexpr std::array<Case, 3> kCases{{{"map and unmap of 1 offset", 1, false},
+                                      {"map and unmap of 16 offsets", 16, false},
+                                      {"the same with a zero page", 16, true}}};
+
+std::string run(benchmark::State& state, const std::string& path, const Case& one,
                 const kv::bench::Windows& windows, kv::bench::Comparison* result) {
   const auto driver = kv::load_cuda_driver(path);
   if (!driver.ok()) return driver.status().to_string();
   const auto vmm = kv::CudaVmm::open(**driver, 0);
   if (!vmm.ok()) return vmm.status().to_string();
-  Bare bare(**driver, static_cast<std::size_t>(offsets) * 2);
+  Bare bare(**driver, static_cast<std::size_t>(one.offsets) * 2);
   if (!bare.open()) return "the bare calls have no context or no range";
   kv::KvShape shape;
   shape.page_bytes = kPage;
-  shape.tensor_bytes = static_cast<std::size_t>(offsets) * 2 * kPage;
+  shape.zero_page = one.zero_page;
+  shape.tensor_bytes = static_cast<std::size_t>(one.offsets) * 2 * kPage;
   const auto allocator = kv::make_kv_allocator(**vmm, {});
   if (auto status = allocator->create_tensors(0, shape); !status.ok()) return status.to_string();
   std::vector<std::int64_t> batch;
-  for (std::int64_t i = 0; i < offsets; ++i) {
+  for (std::int64_t i = 0; i < one.offsets; ++i) {
     batch.push_back(i * static_cast<std::int64_t>(kPage));
   }
   for (auto _ : state) {
@@ -105,24 +115,20 @@ int main(int argc, char** argv) {
   const std::string driver = kv::bench::parse_driver(&argc, argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  constexpr std::array<std::int64_t, 2> kOffsets{1, 16};
-  std::array<std::string, kOffsets.size()> lines;
-  for (std::size_t i = 0; i < kOffsets.size(); ++i) {
-    const std::string name = "map and unmap of " + std::to_string(kOffsets.at(i)) +
-                             (kOffsets.at(i) == 1 ? " offset" : " offsets");
-    benchmark::RegisterBenchmark(
-        name.c_str(),
-        [&, i, name](benchmark::State& state) {
-          kv::bench::Comparison result;
-          const std::string error = run(state, driver, kOffsets.at(i), windows, &result);
-          if (!error.empty()) state.SkipWithError(error.c_str());
-          state.counters["ratio"] = result.ratio;
-          state.counters["low"] = result.low;
-          state.counters["high"] = result.high;
-          state.counters["bare_us"] = result.floor_ns / 1e3;
-          state.counters["kv_us"] = result.candidate_ns / 1e3;
-          lines.at(i) = kv::bench::sentence(name, "the bare calls", result);
-        })
+  std::array<std::string, kCases.size()> lines;
+  for (std::size_t i = 0; i < kCases.size(); ++i) {
+    const auto measure = [&, i](benchmark::State& state) {
+      kv::bench::Comparison result;
+      const std::string error = run(state, driver, kCases.at(i), windows, &result);
+      if (!error.empty()) state.SkipWithError(error.c_str());
+      state.counters["ratio"] = result.ratio;
+      state.counters["low"] = result.low;
+      state.counters["high"] = result.high;
+      state.counters["bare_us"] = result.floor_ns / 1e3;
+      state.counters["kv_us"] = result.candidate_ns / 1e3;
+      lines.at(i) = kv::bench::sentence(kCases.at(i).name, "the bare calls", result);
+    };
+    benchmark::RegisterBenchmark(kCases.at(i).name, measure)
         ->Iterations(1)
         ->Unit(benchmark::kMillisecond);
   }

@@ -121,6 +121,7 @@ Status KvGroup::map(Page* page) {
     KV_RETURN_IF_ERROR(take_zero(page->address, piece_of(*page)));
     page->bare = true;
   }
+  // Only where creating it first was left out.
   if (page->handle == MemHandle::kNone) KV_RETURN_IF_ERROR(create(page));
   KV_RETURN_IF_ERROR(vmm_.map(page->address, plan_.piece_bytes(), page->handle));
   page->mapped = true;

@@ -37,7 +37,10 @@ struct KvShape {
   KvLayout layout = KvLayout::kPerLayer;
   // Addresses without a page read zeros, all of one shared piece of memory, and cannot be written.
   // Without it work that touches one dies, and making tensors costs the same whatever their size;
-  // with it each piece is mapped from the beginning, and a map or unmap takes twice the calls.
+  // with it each piece is mapped from the beginning, and a map or unmap takes twice the calls. Both
+  // then take something off that work may read. They wait for the work in flight, but nobody else
+  // may start any meanwhile: so not for a thread that maps ahead beside the engine's steps
+  // (PageOptions::keeper).
   bool zero_page = false;
 };
 

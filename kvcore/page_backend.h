@@ -1,6 +1,6 @@
 // What an allocator of pages stands on: somebody who maps and unmaps them. In a single process that
 // is the allocator of this process; an engine core whose workers hold the memory puts a broadcast
-// here.
+// here (remote_pages.h).
 //
 // Threads: members are called from any thread, several at once, never twice for one page at a time.
 // Ownership: as the implementation says.

@@ -377,6 +377,18 @@ TEST_F(RemotePagesTest, AnAbortThatIsNotHeardIsSaidAgainBeforeTheNextUnmap) {
   EXPECT_EQ(pending(), 0u);
 }
 
+TEST_F(RemotePagesTest, UndoingAMapFirstEndsWhatIsPending) {
+  bad(0, {Fate::kAnswer, Fate::kLose, Fate::kIgnore, Fate::kIgnore, Fate::kIgnore});
+  Memory& failing = good(1).memory;
+  ASSERT_TRUE(pages().map({0}).status.ok());
+  expect_ended(pages().unmap({0}), 1, PageMap::kMapped, Code::kUnavailable);
+  ASSERT_EQ(pending(), 1u);
+  failing.fail({"create"}, 2);
+  expect_ended(pages().map({1}), 1, PageMap::kUnmapped, Code::kOutOfMemory);
+  EXPECT_THAT(mapped(), ElementsAre(1, 1));
+  EXPECT_EQ(pending(), 0u);
+}
+
 TEST_F(RemotePagesTest, ACommitThatOneDriverRefusesIsUndoneOnTheOthers) {
   good(0);
   Memory& failing = good(1).memory;
