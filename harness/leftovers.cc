@@ -1,5 +1,6 @@
 #include "harness/leftovers.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -99,10 +100,18 @@ std::vector<std::string> default_places(std::string_view ipc_name) {
 }
 
 FileId identify(const std::string& path) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return {};
-  return {true, S_ISSOCK(status.st_mode), static_cast<std::uint64_t>(status.st_dev),
-          static_cast<std::uint64_t>(status.st_ino)};
+  struct statx status {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME,
+              &status) != 0) {
+    return {};
+  }
+  FileId id{true, S_ISSOCK(status.stx_mode)};
+  id.device = std::uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor;
+  id.inode = status.stx_ino;
+  if ((status.stx_mask & STATX_BTIME) != 0) {
+    id.made_ns = status.stx_btime.tv_sec * 1'000'000'000 + status.stx_btime.tv_nsec;
+  }
+  return id;
 }
 
 std::vector<std::string> open_descriptors(pid_t pid) {

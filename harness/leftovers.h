@@ -25,6 +25,8 @@ std::vector<std::string> default_places(std::string_view ipc_name);
 struct FileId {
   bool exists = false, is_socket = false;
   std::uint64_t device = 0, inode = 0;
+  // When it was made, where the file system says: a new file may get the number of one just gone.
+  std::int64_t made_ns = 0;
   bool operator==(const FileId&) const = default;
 };
 FileId identify(const std::string& path);  // by lstat

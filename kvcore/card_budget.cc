@@ -91,18 +91,28 @@ std::int64_t CardBudget::claimed() const {
   return sum;
 }
 
-bool CardBudget::claim(std::int64_t bytes) {
+bool CardBudget::try_claim(std::int64_t bytes) {
   std::atomic<std::int64_t>& mine = slot_bytes(file_, slot_);
-  bool reclaimed = false;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  if (step<"budget.claim.add_first">(bytes)) {
     mine.fetch_add(bytes, std::memory_order_seq_cst);
+    step_done<"budget.claim.add_first">(bytes);
     point<"budget.claim">(bytes);
     if (claimed() <= limit()) return true;
     mine.fetch_sub(bytes, std::memory_order_seq_cst);
-    if (!reclaimed) {
-      reclaimed = true;
-      reclaim();
-    }
+    return false;
+  }
+  // The defect: to look and to take are two steps, and others come in between.
+  const bool room = claimed() + bytes <= limit();
+  point<"budget.claim">(bytes);
+  if (room) mine.fetch_add(bytes, std::memory_order_seq_cst);
+  return room;
+}
+
+bool CardBudget::claim(std::int64_t bytes) {
+  if (try_claim(bytes)) return true;
+  reclaim();
+  for (int attempt = 1; attempt < kAttempts; ++attempt) {
+    if (try_claim(bytes)) return true;
   }
   return false;
 }
@@ -131,7 +141,9 @@ void BudgetedPages::give_back(const Done& done, std::size_t pages) {
   const auto gone = done.status.ok()
                         ? static_cast<std::ptrdiff_t>(pages)
                         : std::count(done.states.begin(), done.states.end(), PageMap::kUnmapped);
+  if (gone == 0 || !step<"budget.pages.give_back">(gone)) return;
   budget_.give_back(gone * page_bytes_);
+  step_done<"budget.pages.give_back">(gone);
 }
 
 PageBackend::Done BudgetedPages::map(const std::vector<std::int64_t>& pages) {

@@ -53,6 +53,8 @@ class CardBudget {
 
  private:
   CardBudget(SharedFile file, int slot) : file_(std::move(file)), slot_(slot) {}
+  // Once, without looking for dead engines.
+  bool try_claim(std::int64_t bytes);
   // Empties the slots of dead engines.
   void reclaim() KV_EXCLUDES(mutex_);
 

@@ -40,6 +40,21 @@ Result<std::unique_ptr<KvCacheManager>> KvCacheManager::make(const CacheOptions&
 
 // ---- room
 
+// The lock is given up within; the analysis cannot follow the condition.
+Result<std::optional<KvCacheManager::Pages>> KvCacheManager::fetch(MutexLock& lock, std::int64_t n)
+    KV_NO_THREAD_SAFETY_ANALYSIS {
+  const bool unlocked = step<"cache.alloc.unlocked">(n);
+  if (unlocked) lock.unlock();
+  point<"cache.alloc.pages">(n);
+  auto got = pages_.take(n);
+  point<"cache.alloc.fetched">(n);
+  if (unlocked) {
+    lock.lock();
+    step_done<"cache.alloc.unlocked">(n);
+  }
+  return got;
+}
+
 Result<bool> KvCacheManager::make_room(MutexLock& lock, std::int64_t n, bool count_reserved) {
   Pages fetched;
   for (;;) {
@@ -47,18 +62,19 @@ Result<bool> KvCacheManager::make_room(MutexLock& lock, std::int64_t n, bool cou
     if (there >= n) return true;
     const std::int64_t least = std::max<std::int64_t>(plan_.least(), 1);
     const std::int64_t wanted = (n - there + least - 1) / least;
-    lock.unlock();
-    point<"cache.alloc.pages">(wanted);
-    auto got = pages_.take(wanted);
-    lock.lock();
+    auto got = fetch(lock, wanted);
     if (got.ok() && *got) {
       for (const std::int64_t page : **got) pool_.open(page);
       fetched.insert(fetched.end(), (*got)->begin(), (*got)->end());
-      continue;
+      if (!stopped_) continue;
+      got = stopping("cache.alloc", n);
     }
     // Others may have freed blocks meanwhile.
-    if ((count_reserved ? at_hand() : pool_.free_blocks()) >= n) return true;
-    KV_RETURN_IF_ERROR(give_back(lock, close_empty(fetched)));
+    if (!stopped_ && (count_reserved ? at_hand() : pool_.free_blocks()) >= n) return true;
+    if (!fetched.empty() && step<"cache.alloc.undo">(n)) {
+      KV_RETURN_IF_ERROR(give_back(lock, close_empty(fetched)));
+      step_done<"cache.alloc.undo">(n);
+    }
     if (!got.ok()) return got.status();
     return false;
   }
@@ -74,7 +90,8 @@ KvCacheManager::Pages KvCacheManager::close_empty(const Pages& pages) {
   return closed;
 }
 
-Status KvCacheManager::give_back(MutexLock& lock, const Pages& pages) {
+// The lock is its caller's, which the analysis does not see.
+Status KvCacheManager::give_back(MutexLock& lock, const Pages& pages) KV_NO_THREAD_SAFETY_ANALYSIS {
   if (pages.empty()) return {};
   lock.unlock();
   Status status = pages_.give_back(pages);
@@ -85,6 +102,12 @@ Status KvCacheManager::give_back(MutexLock& lock, const Pages& pages) {
 // ---- blocks
 
 Result<std::optional<KvCacheManager::Blocks>> KvCacheManager::alloc(std::int64_t n) {
+  auto blocks = alloc_blocks(n);
+  note<"cache.alloc.return">(n, static_cast<std::int64_t>(blocks.status().code()));
+  return blocks;
+}
+
+Result<std::optional<KvCacheManager::Blocks>> KvCacheManager::alloc_blocks(std::int64_t n) {
   if (n < 0) {
     return Status::error(Code::kInvalidArgument, "cache.alloc", std::to_string(n) + " blocks", 0,
                          "expected 0 or more");
@@ -92,6 +115,8 @@ Result<std::optional<KvCacheManager::Blocks>> KvCacheManager::alloc(std::int64_t
   Blocks blocks;
   blocks.reserve(static_cast<std::size_t>(n));
   MutexLock lock(mutex_);
+  if (stopped_) return stopping("cache.alloc", n);
+  const Inside inside(*this);
   KV_ASSIGN_OR_RETURN(const bool room, make_room(lock, n, /*count_reserved=*/true));
   if (!room) return std::optional<Blocks>();
   for (; !reserved_.empty() && static_cast<std::int64_t>(blocks.size()) < n;) {
@@ -102,6 +127,10 @@ Result<std::optional<KvCacheManager::Blocks>> KvCacheManager::alloc(std::int64_t
   pool_.take(n - static_cast<std::int64_t>(blocks.size()), &blocks);
   used_ += n;
   return std::optional<Blocks>(std::move(blocks));
+}
+
+Status KvCacheManager::stopping(const char* operation, std::int64_t n) {
+  return Status::error(Code::kCancelled, operation, std::to_string(n) + " blocks", 0, "stopping");
 }
 
 Status KvCacheManager::not_given(std::int64_t block, bool twice) const {
@@ -121,17 +150,25 @@ Status KvCacheManager::not_given(std::int64_t block, bool twice) const {
 
 Status KvCacheManager::free(const Blocks& blocks) {
   MutexLock lock(mutex_);
-  if (const std::size_t held = pool_.hold(blocks); held < blocks.size()) {
+  const Inside inside(*this);
+  const std::size_t held = pool_.hold(blocks);
+  if (held < blocks.size() && step<"cache.free.check">(blocks[held])) {
     const auto before = blocks.begin() + static_cast<std::ptrdiff_t>(held);
     const bool twice = std::find(blocks.begin(), before, *before) != before;
     const Status status = not_given(*before, twice);
-    for (auto block = blocks.begin(); block != before; ++block) pool_.set_given(*block, true);
+    if (step<"cache.free.whole">(*before)) {
+      for (auto block = blocks.begin(); block != before; ++block) pool_.set_given(*block, true);
+      step_done<"cache.free.whole">(*before);
+    }
+    step_done<"cache.free.check">(*before);
     return status;
   }
   Pages emptied;
   pool_.put(blocks, &emptied);
   used_ -= static_cast<std::int64_t>(blocks.size());
-  return give_back(lock, close_empty(emptied));
+  Status status = give_back(lock, close_empty(emptied));
+  note<"cache.free.return">(static_cast<std::int64_t>(blocks.size()));
+  return status;
 }
 
 // ---- reserve and the rest
@@ -142,6 +179,8 @@ Result<bool> KvCacheManager::reserve(std::int64_t n) {
                          "expected 0 or more");
   }
   MutexLock lock(mutex_);
+  if (stopped_) return stopping("cache.reserve", n);
+  const Inside inside(*this);
   KV_ASSIGN_OR_RETURN(const bool room, make_room(lock, n, /*count_reserved=*/false));
   if (!room) return false;
   Blocks blocks;
@@ -155,6 +194,7 @@ Result<bool> KvCacheManager::reserve(std::int64_t n) {
 
 Status KvCacheManager::free_reserved() {
   MutexLock lock(mutex_);
+  const Inside inside(*this);
   Pages touched;
   for (const std::int64_t block : reserved_) touched.push_back(pool_.put(block));
   reserved_.clear();
@@ -163,13 +203,33 @@ Status KvCacheManager::free_reserved() {
 
 Status KvCacheManager::clear() {
   MutexLock lock(mutex_);
+  const Inside inside(*this);
+  return take_back(lock, /*null_too=*/false);
+}
+
+void KvCacheManager::stop() {
+  const MutexLock lock(mutex_);
+  stopped_ = true;
+}
+
+Status KvCacheManager::close() {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+  if (inside_ > 0 && step<"cache.close.wait">(inside_)) {
+    while (inside_ > 0) idle_.wait(lock.native());
+    step_done<"cache.close.wait">();
+  }
+  return take_back(lock, /*null_too=*/true);
+}
+
+Status KvCacheManager::take_back(MutexLock& lock, bool null_too) {
   reserved_.clear();
   used_ = 0;
   Pages touched;
   for (std::int64_t page = 0; page < options_.pages; ++page) {
     if (!pool_.is_open(page)) continue;
     for (std::int64_t block = plan_.first(page); block < plan_.end(page); ++block) {
-      const bool null = options_.null_block && block == 0;
+      const bool null = !null_too && options_.null_block && block == 0;
       if (!null && pool_.state(block) != BlockPool::Block::kFree) pool_.put(block);
     }
     touched.push_back(page);

@@ -9,6 +9,7 @@
 #ifndef KVCORE_KV_CACHE_MANAGER_H_
 #define KVCORE_KV_CACHE_MANAGER_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -63,6 +64,14 @@ class KvCacheManager {
   // Takes every block back, given out or reserved. Nobody uses them any more, says the caller.
   Status clear() KV_EXCLUDES(mutex_);
 
+  // From here on alloc() and reserve() are refused (kCancelled), also those that are inside: the
+  // pages that they fetched go back. Blocks given out stay so and can be freed.
+  void stop() KV_EXCLUDES(mutex_);
+  // stop(), waits for calls that are inside, which PageAllocator::stop() brings back from the
+  // backend, and takes every block back, the null block too, so that all pages can be given back
+  // for good. May be called again; nothing else but counts() and occupancy() may follow.
+  Status close() KV_EXCLUDES(mutex_);
+
   CacheCounts counts() const KV_EXCLUDES(mutex_);
   // Blocks given out or reserved in each page that has any, by page; for people and resizers.
   std::vector<std::pair<std::int64_t, std::int64_t>> occupancy() const KV_EXCLUDES(mutex_);
@@ -74,12 +83,33 @@ class KvCacheManager {
   std::int64_t at_hand() const KV_REQUIRES(mutex_) {
     return static_cast<std::int64_t>(reserved_.size()) + pool_.free_blocks();
   }
+  Result<std::optional<Blocks>> alloc_blocks(std::int64_t n) KV_EXCLUDES(mutex_);
+  Status take_back(MutexLock& lock, bool null_too) KV_REQUIRES(mutex_);
+  // Pages for this manager alone to open; the lock is given up meanwhile.
+  Result<std::optional<Pages>> fetch(MutexLock& lock, std::int64_t n) KV_REQUIRES(mutex_);
   // Opens pages until `n` more blocks than are reserved (`reserved` false) or in all are at hand.
   Result<bool> make_room(MutexLock& lock, std::int64_t n, bool count_reserved) KV_REQUIRES(mutex_);
   // Takes those that are empty out of the pool, for the caller to give back without the lock.
   Pages close_empty(const Pages& pages) KV_REQUIRES(mutex_);
   Status give_back(MutexLock& lock, const Pages& pages) KV_REQUIRES(mutex_);
   Status not_given(std::int64_t block, bool twice) const KV_REQUIRES(mutex_);
+  static Status stopping(const char* operation, std::int64_t n);
+
+  // A call that may give the lock up in its middle. Made and destroyed with the lock held.
+  class Inside {
+   public:
+    explicit Inside(KvCacheManager& manager) KV_NO_THREAD_SAFETY_ANALYSIS : manager_(manager) {
+      ++manager_.inside_;
+    }
+    ~Inside() KV_NO_THREAD_SAFETY_ANALYSIS {
+      if (--manager_.inside_ == 0) manager_.idle_.notify_all();
+    }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    KvCacheManager& manager_;
+  };
 
   const CacheOptions options_;
   const BlockPlan plan_;
@@ -89,6 +119,9 @@ class KvCacheManager {
   BlockPool pool_ KV_GUARDED_BY(mutex_);
   std::deque<std::int64_t> reserved_ KV_GUARDED_BY(mutex_);
   std::int64_t used_ KV_GUARDED_BY(mutex_) = 0;
+  std::int64_t inside_ KV_GUARDED_BY(mutex_) = 0;
+  bool stopped_ KV_GUARDED_BY(mutex_) = false;
+  std::condition_variable idle_;  // for close()
 };
 
 }  // namespace kv

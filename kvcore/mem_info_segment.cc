@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kvcore/hook.h"
 #include "kvcore/socket_place.h"
 
 namespace kv {
@@ -98,7 +99,8 @@ Result<std::unique_ptr<MemInfoSegment>> MemInfoSegment::make(const std::string& 
     auto there = open_record(path);
     if (!there.ok() && there.status().code() == Code::kNotFound) continue;  // gone just now
     if (!there.ok()) return there.status();
-    if (!there->try_lock(0)) {
+    if (!there->try_lock(0) && step<"record.owner_lives">()) {
+      step_done<"record.owner_lives">();
       return Status::error(Code::kAlreadyExists, "mem_info", path, 0,
                            "a living process has a record of this name");
     }
@@ -133,7 +135,10 @@ void MemInfoSegment::publish(std::int64_t total_bytes, std::int64_t used_bytes,
 std::optional<PageRecord::Wish> MemInfoSegment::take_wish() {
   Layout& record = layout(file_);
   if (const std::uint64_t word = record.limit.load(std::memory_order_relaxed); word != taken_) {
-    taken_ = word;
+    if (step<"record.wish.once">()) {
+      taken_ = word;
+      step_done<"record.wish.once">();
+    }
     return Wish{static_cast<std::int64_t>(word & kUnitMask) * kUnit, word >> kUnitBits};
   }
   if (const std::int64_t total = record.total.load(std::memory_order_relaxed); total != mirrored_) {

@@ -110,13 +110,15 @@ void PageAllocator::settle(const Pages& pages, const std::vector<PageMap>& state
   }
 }
 
-void PageAllocator::changed() {
-  if (options_.record != nullptr) {
-    // What the card holds and nobody else can have: also what is on its way, or lost.
-    const std::int64_t held = count(Use::kUsed) + count(Use::kTransit) + count(Use::kQuarantined);
-    options_.record->publish(total() * options_.page_bytes, held * options_.page_bytes,
-                             count(Use::kReady) * options_.page_bytes, revision_);
-  }
+void PageAllocator::publish() {
+  if (options_.record == nullptr) return;
+  // What the card holds and nobody else can have: also what is on its way, or lost.
+  const std::int64_t held = count(Use::kUsed) + count(Use::kTransit) + count(Use::kQuarantined);
+  options_.record->publish(total() * options_.page_bytes, held * options_.page_bytes,
+                           count(Use::kReady) * options_.page_bytes, revision_);
+}
+
+void PageAllocator::wake() {
   changed_.notify_all();
   if (has_work()) need_.notify_one();
 }
@@ -137,14 +139,36 @@ PageCounts PageAllocator::counts() const {
 
 // ---- taking and giving back
 
+// The lock is asked for and given up within; the analysis cannot follow the condition.
+PageBackend::Done PageAllocator::ask_backend(MutexLock& lock, BackendCall call, const Pages& pages,
+                                             void (*at)(std::int64_t),
+                                             std::int64_t key) KV_NO_THREAD_SAFETY_ANALYSIS {
+  ++inside_;
+  const bool unlocked = step<"pages.backend.unlocked">();
+  if (unlocked) lock.unlock();
+  at(key);
+  PageBackend::Done done = (backend_.*call)(pages);
+  if (unlocked) {
+    lock.lock();
+    step_done<"pages.backend.unlocked">();
+  }
+  if (--inside_ == 0) changed_.notify_all();
+  return done;
+}
+
 bool PageAllocator::wait_for_transit(MutexLock& lock, std::int64_t n) {
   const auto settled = [this, n]() KV_NO_THREAD_SAFETY_ANALYSIS {
     const std::int64_t there = count(Use::kFree) + count(Use::kReady);
     return stopping_ || there >= n || there + returning_ < n;
   };
   if (settled()) return true;
-  return clock_.wait(lock, changed_, deadline_after(clock_.now(), options_.wait_limit),
-                     "pages.take", settled);
+  note<"pages.take.wait">(n);
+  Time until = kNever;
+  if (step<"pages.take.wait_limit">(n)) {
+    until = deadline_after(clock_.now(), options_.wait_limit);
+    step_done<"pages.take.wait_limit">(n);
+  }
+  return clock_.wait(lock, changed_, until, "pages.take", settled);
 }
 
 Result<std::optional<std::vector<std::int64_t>>> PageAllocator::take(std::int64_t n) {
@@ -180,10 +204,9 @@ Result<std::optional<std::vector<std::int64_t>>> PageAllocator::take(std::int64_
 
 Result<bool> PageAllocator::map_for_caller(MutexLock& lock, const Pages& fresh,
                                            const Pages& ready) {
-  lock.unlock();
-  point<"pages.take.map">(static_cast<std::int64_t>(fresh.size()));
-  const PageBackend::Done done = backend_.map(fresh);
-  lock.lock();
+  const PageBackend::Done done =
+      ask_backend(lock, &PageBackend::map, fresh, &point<"pages.take.map">,
+                  static_cast<std::int64_t>(fresh.size()));
   if (done.status.ok()) return true;
   if (step<"pages.take.put_back">()) {
     settle(fresh, done.states);
@@ -191,7 +214,10 @@ Result<bool> PageAllocator::map_for_caller(MutexLock& lock, const Pages& fresh,
     step_done<"pages.take.put_back">();
   }
   changed();
-  if (done.status.code() == Code::kOutOfMemory) return false;
+  if (done.status.code() == Code::kOutOfMemory && step<"pages.take.miss">()) {
+    step_done<"pages.take.miss">();
+    return false;
+  }
   return done.status;
 }
 
@@ -245,7 +271,7 @@ Status PageAllocator::give_back(const Pages& pages) {
   }
   shedding_failed_ = false;
   changed();
-  if (!options_.keeper) return shed_surplus(lock);
+  if (!options_.keeper && !stopping_) return shed_surplus(lock);
   return {};
 }
 
@@ -260,12 +286,16 @@ Status PageAllocator::unmap_ready(MutexLock& lock, Pages pages) {
   move(pages, Use::kTransit);
   const auto size = static_cast<std::int64_t>(pages.size());
   returning_ += size;
-  lock.unlock();
-  point<"pages.unmap">(size);
-  PageBackend::Done done = backend_.unmap(pages);
-  lock.lock();
+  PageBackend::Done done =
+      ask_backend(lock, &PageBackend::unmap, pages, &point<"pages.unmap">, size);
   returning_ -= size;
-  if (done.status.ok()) done.states.assign(pages.size(), PageMap::kUnmapped);
+  if (done.status.ok()) {
+    done.states.assign(pages.size(), PageMap::kUnmapped);
+  } else if (step<"pages.unmap.keep">(size)) {
+    step_done<"pages.unmap.keep">(size);
+  } else {
+    done.states.assign(pages.size(), PageMap::kUnmapped);  // the defect: gone from the books alone
+  }
   settle(pages, done.states);
   changed();
   return done.status;
@@ -304,11 +334,17 @@ LimitResult PageAllocator::accept_limit(std::int64_t pages, std::uint64_t revisi
   wanted_ = std::clamp<std::int64_t>(pages, 0, options_.pages);
   apply_limit();
   shedding_failed_ = false;
-  changed();
+  note<"pages.limit.accepted">(static_cast<std::int64_t>(revision), pages);
+  if (step<"pages.limit.publish">(static_cast<std::int64_t>(revision))) {
+    publish();
+    step_done<"pages.limit.publish">(static_cast<std::int64_t>(revision));
+  }
+  wake();
   return total() == wanted_ ? LimitResult::kApplied : LimitResult::kDeferred;
 }
 
 LimitResult PageAllocator::set_limit(std::int64_t pages, std::uint64_t revision) {
+  point<"pages.limit.set">(static_cast<std::int64_t>(revision));
   MutexLock lock(mutex_);
   const LimitResult result = accept_limit(pages, revision);
   if (result != LimitResult::kDeferred || options_.keeper) return result;

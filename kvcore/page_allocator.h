@@ -9,8 +9,9 @@
 // ahead.
 //
 // Threads: all members from any thread; stop() not from the keeper's. No lock is held while the
-// backend works, so a parked driver call parks one caller. Ownership: borrows the backend, the
-// clock and the record; owns the keeper.
+// backend works, so a parked driver call parks one caller, and a stop with a limit says who is late
+// instead of waiting for it. Ownership: borrows the backend, the clock and the record; owns the
+// keeper.
 #ifndef KVCORE_PAGE_ALLOCATOR_H_
 #define KVCORE_PAGE_ALLOCATOR_H_
 
@@ -108,9 +109,11 @@ class PageAllocator {
   void take_wish() KV_EXCLUDES(mutex_);
 
   PageCounts counts() const KV_EXCLUDES(mutex_);
-  // Ends waiting take()s with kCancelled, and the keeper, which may first have to come back from
-  // the backend. Idempotent, from any thread but the keeper's; afterwards take() is refused.
-  void stop() KV_EXCLUDES(mutex_);
+  // Ends waiting take()s with kCancelled, and the keeper; returns when nobody is inside the backend
+  // any more. False: somebody still was when the limit had passed; call again. Either way take() is
+  // refused from here on. Idempotent, from any thread but the keeper's.
+  bool stop(Nanos limit) KV_EXCLUDES(mutex_);
+  void stop() KV_EXCLUDES(mutex_) { static_cast<void>(stop(Nanos::max())); }
 
  private:
   enum class Use : std::uint8_t { kFree, kReady, kUsed, kTransit, kQuarantined, kWithheld };
@@ -135,13 +138,23 @@ class PageAllocator {
   void apply_limit() KV_REQUIRES(mutex_);
   LimitResult accept_limit(std::int64_t pages, std::uint64_t revision) KV_REQUIRES(mutex_);
   void look_for_wish() KV_REQUIRES(mutex_);
+  void publish() KV_REQUIRES(mutex_);
+  void wake() KV_REQUIRES(mutex_);
   // Tells the record and everybody who waits.
-  void changed() KV_REQUIRES(mutex_);
+  void changed() KV_REQUIRES(mutex_) {
+    publish();
+    wake();
+  }
 
   // Ready pages that are to be unmapped: beyond `high`, or beyond the limit.
   std::int64_t surplus() const KV_REQUIRES(mutex_);
   bool wants_more() const KV_REQUIRES(mutex_);
   bool has_work() const KV_REQUIRES(mutex_);
+  // The only way to the backend: it gives the lock up meanwhile, after which `at` marks the moment,
+  // and counts who is inside.
+  using BackendCall = PageBackend::Done (PageBackend::*)(const Pages&);
+  PageBackend::Done ask_backend(MutexLock& lock, BackendCall call, const Pages& pages,
+                                void (*at)(std::int64_t), std::int64_t key) KV_REQUIRES(mutex_);
   // These give the lock up while the backend works.
   Status map_ahead(MutexLock& lock) KV_REQUIRES(mutex_);
   Status unmap_ready(MutexLock& lock, Pages pages) KV_REQUIRES(mutex_);
@@ -159,7 +172,7 @@ class PageAllocator {
   const LogSink log_;
 
   mutable Mutex mutex_;
-  std::condition_variable changed_;  // for take()
+  std::condition_variable changed_;  // for take() and stop()
   std::condition_variable need_;     // for the keeper
   std::vector<Use> use_ KV_GUARDED_BY(mutex_);
   std::array<std::int64_t, kUses> counts_ KV_GUARDED_BY(mutex_){};
@@ -174,6 +187,8 @@ class PageAllocator {
   // An unmap failed: the keeper tries again when somebody comes by, not at once.
   bool shedding_failed_ KV_GUARDED_BY(mutex_) = false;
   bool stopping_ KV_GUARDED_BY(mutex_) = false;
+  std::int64_t inside_ KV_GUARDED_BY(mutex_) = 0;  // threads in the backend
+  bool keeping_ KV_GUARDED_BY(mutex_) = false;     // the keeper has not ended
 
   Mutex join_mutex_;  // two stop()s: one joins, both wait
   std::thread keeper_ KV_GUARDED_BY(join_mutex_);

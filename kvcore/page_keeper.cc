@@ -11,28 +11,50 @@ Status PageAllocator::start() {
   {
     const MutexLock lock(mutex_);
     filling_ = options_.low > 0;
+    keeping_ = true;
   }
   try {
     const MutexLock lock(join_mutex_);
     keeper_ = std::thread([this] { keep(); });
   } catch (const std::system_error& error) {
+    const MutexLock lock(mutex_);
+    keeping_ = false;
     return Status::system("pages.keeper", "", error.code().value());
   }
   return {};
 }
 
-void PageAllocator::stop() {
+bool PageAllocator::stop(Nanos limit) {
   {
-    const MutexLock lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     if (step<"pages.stop.wake">()) {
       changed_.notify_all();
       step_done<"pages.stop.wake">();
     }
-    need_.notify_all();
+    if (step<"pages.stop.wake_keeper">()) {
+      need_.notify_all();
+      step_done<"pages.stop.wake_keeper">();
+    }
+    const auto out = [this]() KV_NO_THREAD_SAFETY_ANALYSIS { return inside_ == 0 && !keeping_; };
+    if (!out() && step<"pages.stop.drain">()) {
+      note<"pages.stop.draining">(inside_);
+      Time until = kNever;
+      if (step<"pages.stop.limit">()) {
+        until = deadline_after(clock_.now(), limit);
+        step_done<"pages.stop.limit">();
+      }
+      const bool drained = clock_.wait(lock, changed_, until, "pages.stop", out);
+      step_done<"pages.stop.drain">();
+      if (!drained) return false;
+    }
   }
   const MutexLock lock(join_mutex_);
-  if (keeper_.joinable()) keeper_.join();
+  if (keeper_.joinable() && step<"pages.stop.join">()) {
+    keeper_.join();
+    step_done<"pages.stop.join">();
+  }
+  return true;
 }
 
 bool PageAllocator::wants_more() const {
@@ -49,7 +71,10 @@ void PageAllocator::keep() {
   while (!stopping_) {
     if (surplus() > 0 && !shedding_failed_) {
       const Status status = shed_surplus(lock);
-      shedding_failed_ = !status.ok();
+      if (!status.ok() && step<"pages.keeper.rest_after_failure">()) {
+        shedding_failed_ = true;
+        step_done<"pages.keeper.rest_after_failure">();
+      }
       if (!status.ok()) say(Severity::kWarning, "pages stay mapped: " + status.to_string());
     } else if (wants_more()) {
       const Status status = map_ahead(lock);
@@ -60,10 +85,14 @@ void PageAllocator::keep() {
         }
       }
     } else {
+      note<"pages.keeper.rest">(count(Use::kReady));
       clock_.wait(lock, need_, kNever, "pages.keeper",
                   [this]() KV_NO_THREAD_SAFETY_ANALYSIS { return stopping_ || has_work(); });
     }
   }
+  note<"pages.keeper.end">();
+  keeping_ = false;
+  changed_.notify_all();
 }
 
 // One page at a time: who waits for any gets the first, and stop() waits for one driver call.
@@ -71,13 +100,15 @@ Status PageAllocator::map_ahead(MutexLock& lock) {
   const Pages page = first_of(free_, 1);
   move(page, Use::kTransit);
   ++returning_;
-  lock.unlock();
-  point<"pages.prealloc">(page.front());
-  PageBackend::Done done = backend_.map(page);
-  lock.lock();
+  PageBackend::Done done =
+      ask_backend(lock, &PageBackend::map, page, &point<"pages.prealloc">, page.front());
   --returning_;
-  if (done.status.ok()) done.states.assign(1, PageMap::kMapped);
-  settle(page, done.states);
+  if (done.status.ok()) {
+    move(page, Use::kReady);
+  } else if (step<"pages.prealloc.put_back">(page.front())) {
+    settle(page, done.states);
+    step_done<"pages.prealloc.put_back">(page.front());
+  }
   filling_ = count(Use::kReady) < options_.high;
   changed();
   return done.status;

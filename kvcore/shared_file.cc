@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "kvcore/hook.h"
+
 namespace kv {
 namespace {
 
@@ -104,7 +106,10 @@ void SharedFile::unlock(off_t byte) {
 }
 
 Status SharedFile::unlink() {
-  if (!has_its_name()) return {};
+  if (!has_its_name() && step<"shared_file.unlink.own">()) {
+    step_done<"shared_file.unlink.own">();
+    return {};
+  }
   if (::unlink(path_.c_str()) != 0 && errno != ENOENT) {
     return Status::system("unlink", path_, errno);
   }

@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "fakes/worker/block_commands.h"
 #include "fakes/worker/cache_commands.h"
 #include "fakes/worker/caches.h"
 #include "fakes/worker/call.h"
+#include "fakes/worker/kv_caches.h"
 #include "kvcore/hook.h"
 #include "kvcore/socket_place.h"
 
@@ -26,7 +28,9 @@ using Json = nlohmann::json;
 
 // The caches first: what they lie in goes down with the runtime.
 void shutdown(const Call& call) {
+  Status why;
   StopResult result = call.worker.caches->close();
+  if (result == StopResult::kDone) result = call.worker.blocks->close_all(&why);
   if (result == StopResult::kDone) result = call.runtime.shutdown();
   call.answer(stop_result_name(result));
 }
@@ -163,6 +167,41 @@ const kvdrill_command kCommands[] = {
      "Sends a request to workers at once: {request, peers: [{rank, stage}]}. Answers how each "
      "went, as [\"success\",\"deadline\"].",
      command<broadcast>},
+    {"make_cache",
+     "Makes the cache of a group: {group, pages, page_bytes, block_bytes, null_block, low, high, "
+     "keeper, wait_limit: in ns, record: bool, budget: a file's name, budget_bytes, "
+     "removes_budget}.",
+     command<make_cache>},
+    {"close_cache", "Stops a group's cache and gives its pages back: {group}. Answers as shutdown.",
+     command<close_cache>},
+    {"alloc", "Takes blocks: {group, n}. Answers them, as [0,1], or miss.", command<alloc>},
+    {"free", "Gives blocks back: {group, blocks}.", command<free_blocks>},
+    {"reserve", "Sets blocks aside for allocations to come: {group, n}. Answers ok or miss.",
+     command<reserve>},
+    {"free_reserved", "Gives back what was set aside: {group}.", command<free_reserved>},
+    {"clear", "Takes all blocks back: {group}.", command<clear>},
+    {"occupancy", "Blocks in use of each open page: {group}. Answers [[page,blocks]].",
+     command<occupancy>},
+    {"trim", "Unmaps all ready pages: {group}.", command<trim>},
+    {"set_limit",
+     "Sets how many pages there may be: {group, pages, revision}. Answers applied, deferred, stale "
+     "or conflict.",
+     command<set_limit>},
+    {"cache_counts",
+     "Pages and blocks that are not 0: {group}. Answers free=3 used=1 total=4 wanted=4.",
+     command<cache_counts>},
+    {"request_limit",
+     "As an outside tool: writes a limit to the record of a group: {group, bytes}. Answers its "
+     "revision.",
+     command<request_limit>},
+    {"read_record",
+     "As an outside tool: reads the record of a group: {group}. Answers total=1 used=0 ready=0 "
+     "revision=0.",
+     command<read_record>},
+    {"budget_bytes", "What the budget of a group has claimed: {group}. Answers own=1 all=2.",
+     command<budget_bytes>},
+    {"second_runtime", "Brings up a runtime where one is up, which is refused.",
+     command<second_runtime>},
     {nullptr, nullptr, nullptr},
 };
 

@@ -17,6 +17,7 @@
 namespace kv::worker {
 
 class Caches;
+class KvCaches;
 
 struct Worker {
   Options options;
@@ -24,6 +25,7 @@ struct Worker {
   pid_t pid = 0;
   Clock* clock = nullptr;
   Caches* caches = nullptr;
+  KvCaches* blocks = nullptr;
   std::atomic<Runtime*> runtime{nullptr};  // null until it is up; the commands say so
 };
 

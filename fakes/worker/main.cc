@@ -11,6 +11,7 @@
 #include "fakes/worker/caches.h"
 #include "fakes/worker/commands.h"
 #include "fakes/worker/glue.h"
+#include "fakes/worker/kv_caches.h"
 #include "fakes/worker/options.h"
 #include "harness/board/kvdrill.h"
 #include "kvcore/clock.h"
@@ -71,6 +72,12 @@ bool described(int argc, char** argv, int* exit_code) {
 // The engine's part of the exit: before the runtime's hook, because it is registered after it.
 void close_caches() {
   if (::getpid() != worker().pid) return;  // a forked child's exit: the caches are its parent's
+  Status why;
+  const StopResult blocks = worker().blocks->close_all(&why);
+  if (blocks != StopResult::kDone) {
+    log_line(Severity::kWarning,
+             std::string("blocks: at exit: ") + stop_result_name(blocks) + ": " + why.to_string());
+  }
   const StopResult result = worker().caches->close();
   if (result == StopResult::kDone) return;
   log_line(Severity::kWarning, std::string("caches: at exit: ") + stop_result_name(result));
@@ -89,6 +96,8 @@ Status bring_up(Clock& clock) {
   worker().pid = ::getpid();
   worker().clock = &clock;
   worker().caches = new Caches(runtime->vmm(), clock, &log_line, options.runtime);
+  worker().blocks = new KvCaches(runtime->allocator(), options.shape, options.runtime.drain_limit,
+                                 clock, &log_line);
   worker().runtime.store(runtime, std::memory_order_release);
   std::atexit(close_caches);
   if (options.role == "producer") {
