@@ -30,6 +30,9 @@ constexpr char kOutput = '+', kReason = '-';
                        const std::map<std::string, std::string>& environment, Lifeline* lifeline,
                        int answer) {
   lifeline->cut();
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::setpgid(0, 0);  // Ctrl-C goes to the parent alone
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -41,8 +44,7 @@ constexpr char kOutput = '+', kReason = '-';
 }
 
 // Everything up to the end of the pipe; the lifeline is cut when a signal comes.
-bool read_answer(int fd, Lifeline* lifeline, std::string* answer) {
-  const Interrupts interrupts;
+bool read_answer(int fd, const Interrupts& interrupts, Lifeline* lifeline, std::string* answer) {
   bool interrupted = false;
   for (;;) {
     struct pollfd fds[2] = {{fd, POLLIN, 0}, {interrupted ? -1 : interrupts.fd(), POLLIN, 0}};
@@ -70,6 +72,8 @@ tl::expected<std::string, NoDescription> describe(
         NoDescription{std::string(what) + ": " + std::generic_category().message(errno), false});
   };
   Lifeline lifeline;
+  // Before there is anybody: a signal that comes from here on ends them first.
+  const Interrupts interrupts;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return refused("cannot make a pipe");
   const pid_t pid = ::fork();
@@ -80,7 +84,7 @@ tl::expected<std::string, NoDescription> describe(
   ::close(ends[1]);
   std::string answer;
   bool interrupted = false;
-  if (pid > 0) interrupted = read_answer(ends[0], &lifeline, &answer);
+  if (pid > 0) interrupted = read_answer(ends[0], interrupts, &lifeline, &answer);
   const auto no_keeper = pid < 0 ? std::optional(refused("cannot start a process")) : std::nullopt;
   ::close(ends[0]);
   if (no_keeper) return *no_keeper;
