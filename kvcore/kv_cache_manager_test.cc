@@ -188,6 +188,19 @@ TEST_F(KvCacheManagerTest, AFailureOfTheDriverIsAnErrorAndTakesNothing) {
   EXPECT_EQ(alloc(2).size(), 2u);  // needs no page
 }
 
+TEST_F(KvCacheManagerTest, ACloseGivesTheNullBlocksPageBackToo) {
+  make(4, /*null_block=*/true);
+  alloc(6);
+  EXPECT_TRUE(*cache_->reserve(2));
+  EXPECT_TRUE(cache_->clear().ok());
+  EXPECT_EQ(cache_->counts().pages.used, 1);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_TRUE(cache_->close().ok());
+    EXPECT_EQ(cache_->counts().pages.used, 0);
+    EXPECT_EQ(vmm_->handles(), 0u);
+  }
+}
+
 TEST_F(KvCacheManagerTest, ThePageOfTheNullBlockMustBeThere) {
   make(4, /*null_block=*/true, 0, /*memory=*/ModelVmm::kPage);
   EXPECT_EQ(made_.code(), Code::kOutOfMemory);

@@ -432,6 +432,29 @@ TEST_F(PageAllocatorTest, StoppingIsFineFromAnyStateAndTwice) {
   pages_->stop();
 }
 
+TEST_F(PageAllocatorTest, AStopWithALimitSaysThatSomebodyIsStillInside) {
+  backend_.park();
+  make(4);
+  auto taken = std::async(std::launch::async, [this] { return pages_->take(1); });
+  backend_.wait_inside();
+  EXPECT_FALSE(pages_->stop(Nanos(0)));
+  EXPECT_EQ(pages_->take(1).status().code(), Code::kCancelled);
+  backend_.let_go();
+  EXPECT_TRUE(taken.get().ok());  // it was inside before
+  EXPECT_TRUE(pages_->stop(Nanos(0)));
+  expect(3, 0, 1);
+}
+
+TEST_F(PageAllocatorTest, WhatComesBackAfterTheStopStaysMappedUntilItIsTrimmed) {
+  make(2);
+  const Pages pages = take(2);
+  pages_->stop();
+  EXPECT_TRUE(pages_->give_back(pages).ok());
+  EXPECT_THAT(backend_.calls(), ElementsAre("map 2"));
+  EXPECT_TRUE(pages_->trim().ok());
+  expect(2, 0, 0);
+}
+
 TEST(PageOptionsTest, SaysWhatIsWrong) {
   const auto refused = [](PageOptions options, const char* field) {
     const Status status = options.validate();

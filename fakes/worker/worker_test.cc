@@ -275,6 +275,50 @@ TEST_F(WorkerDrillTest, ABroadcastSaysHowItWentForEachPeer) {
   EXPECT_EQ(leave(), 0);
 }
 
+TEST_F(WorkerDrillTest, ACacheGivesBlocksOutAndTakesThemBack) {
+  start();
+  EXPECT_THAT(answer("alloc", R"({"n": 1})"), HasSubstr("it has no cache"));
+  EXPECT_EQ(answer("make_cache", R"({"pages": 2, "record": true, "budget": "b",
+                                     "budget_bytes": 16777216, "removes_budget": true})"),
+            "ok");
+  EXPECT_THAT(answer("make_cache"), HasSubstr("already_exists"));
+  EXPECT_THAT(answer("make_cache", R"({"group": 1})"), HasSubstr("it has no tensors"));
+  EXPECT_EQ(answer("reserve", R"({"n": 2})"), "ok");
+  EXPECT_EQ(answer("alloc", R"({"n": 3})"), "[0,1,2]");
+  EXPECT_EQ(answer("occupancy"), "[[0,3]]");
+  EXPECT_EQ(answer("alloc", R"({"n": 6})"), "miss");
+  EXPECT_EQ(answer("budget_bytes"), "own=8388608 all=8388608");
+  EXPECT_EQ(answer("read_record"), "total=16777216 used=8388608 ready=0 revision=0");
+  EXPECT_EQ(answer("request_limit", R"({"bytes": 8388608})"), "1");
+  EXPECT_EQ(answer("free", R"({"blocks": [1]})"), "ok");
+  EXPECT_THAT(answer("free", R"({"blocks": [1]})"), HasSubstr("free already"));
+  EXPECT_EQ(answer("reserve", R"({"n": 1})"), "ok");
+  EXPECT_EQ(answer("free_reserved"), "ok");
+  EXPECT_EQ(answer("set_limit", R"({"pages": 2, "revision": 1})"), "applied");
+  EXPECT_EQ(answer("set_limit", R"({"pages": 1, "revision": 0})"), "stale");
+  EXPECT_EQ(answer("clear"), "ok");
+  EXPECT_EQ(answer("trim"), "ok");
+  EXPECT_THAT(answer("cache_counts"), HasSubstr("total="));
+  EXPECT_THAT(answer("second_runtime"), HasSubstr("was not shut down"));
+  EXPECT_EQ(answer("close_cache"), "done");
+  EXPECT_THAT(answer("budget_bytes"), HasSubstr("it has no cache"));
+  EXPECT_THAT(answer("read_record"), HasSubstr("not_found"));
+  EXPECT_EQ(answer("shutdown"), "done");
+  EXPECT_EQ(leave(), 0);
+  EXPECT_TRUE(root_.empty());
+}
+
+TEST_F(WorkerDrillTest, AForkedChildThatExitsLeavesTheCachesAlone) {
+  start();
+  EXPECT_EQ(answer("make_cache", R"({"pages": 2, "record": true})"), "ok");
+  EXPECT_EQ(answer("alloc", R"({"n": 4})"), "[0,1,2,3]");
+  EXPECT_EQ(answer("exit_in_fork"), "exit 0");
+  EXPECT_EQ(answer("read_record"), "total=16777216 used=8388608 ready=0 revision=0");
+  EXPECT_EQ(answer("free", R"({"blocks": [0, 1, 2, 3]})"), "ok");
+  EXPECT_EQ(leave(), 0);
+  EXPECT_TRUE(root_.empty());
+}
+
 TEST_F(WorkerDrillTest, AForkedChildThatExitsLeavesItsListenerAlone) {
   start();
   EXPECT_EQ(answer("exit_in_fork"), "exit 0");
