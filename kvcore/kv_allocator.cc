@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "kvcore/bounded_mutex.h"
 #include "kvcore/hook.h"
 #include "kvcore/kv_group.h"
 #include "kvcore/thread_annotations.h"
@@ -15,7 +16,7 @@ class Allocator final : public KvAllocator {
   Allocator(Vmm& vmm, LogSink log) : vmm_(vmm), log_(std::move(log)) {}
 
   Status create_tensors(std::int64_t group, const KvShape& shape) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     if (const auto known = groups_.find(group); known != groups_.end()) {
       return Status::error(
           known->second.usable() ? Code::kAlreadyExists : Code::kFailedPrecondition,
@@ -31,7 +32,7 @@ class Allocator final : public KvAllocator {
   }
 
   bool tensors_created(std::int64_t group) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     const auto known = groups_.find(group);
     return known != groups_.end() && known->second.usable();
   }
@@ -39,7 +40,7 @@ class Allocator final : public KvAllocator {
   Result<std::vector<std::int64_t>> map(std::int64_t group,
                                         const std::vector<std::int64_t>& offsets) override {
     constexpr const char* kOperation = "allocator.map";
-    MutexLock lock(mutex_);
+    BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(const KvGroup* asked, find(kOperation, group));
     KV_ASSIGN_OR_RETURN(const bool takes, asked->takes_zero_pages(offsets));
     if (takes && step<"allocator.map.wait_for_work">(group)) {
@@ -58,7 +59,7 @@ class Allocator final : public KvAllocator {
 
   Status prepare_unmap(std::int64_t group, const std::vector<std::int64_t>& offsets,
                        std::string_view transaction) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.prepare_unmap", group));
     return found->prepare_unmap(offsets, transaction);
   }
@@ -69,40 +70,55 @@ class Allocator final : public KvAllocator {
   }
 
   Status abort_unmap(std::int64_t group, std::string_view transaction) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.abort_unmap", group));
     return found->abort_unmap(transaction);
   }
 
   Result<std::vector<PageMap>> page_states(std::int64_t group,
                                            const std::vector<std::int64_t>& offsets) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.page_states", group));
     return found->page_states(offsets);
   }
 
   Result<DeviceAddress> address(std::int64_t group, int layer, int buffer,
                                 std::int64_t offset) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.address", group));
     return found->address(layer, buffer, offset);
   }
 
   Result<DeviceAddress> tensor(std::int64_t group, int layer) override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(KvGroup * found, find("allocator.tensor", group));
     return found->tensor(layer);
   }
 
   KvCounts counts() override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
     KvCounts counts;
     for (const auto& [id, group] : groups_) group.add_to(&counts);
     return counts;
   }
 
   Status release_all() override {
-    const MutexLock lock(mutex_);
+    const BoundedLock lock(mutex_);
+    return release_groups();
+  }
+
+  Status release_all(Clock& clock, Time until) override {
+    if (!mutex_.lock(clock, until, "allocator.release")) {
+      return Status::error(Code::kDeadline, "allocator.release", {}, 0,
+                           "somebody is still inside the driver");
+    }
+    const Status status = release_groups();
+    mutex_.unlock();
+    return status;
+  }
+
+ private:
+  Status release_groups() KV_REQUIRES(mutex_) {
     bool pages = false;
     for (const auto& [id, group] : groups_) pages = pages || group.has_pages();
     if (pages) try_to_wait_for_work();
@@ -115,7 +131,6 @@ class Allocator final : public KvAllocator {
     return first;
   }
 
- private:
   Result<KvGroup*> find(const char* operation, std::int64_t group) KV_REQUIRES(mutex_) {
     const auto known = groups_.find(group);
     if (known == groups_.end()) {
@@ -128,8 +143,8 @@ class Allocator final : public KvAllocator {
   // Until all work on the device has ended: work that uses a page, or the zero page, while it goes
   // dies, and poisons the context. That may take long and is waited for without the lock, so that
   // others can go on meanwhile; nobody gives new work pages that they take away.
-  Status wait_for_work(MutexLock& lock, const char* operation, std::int64_t group)
-      KV_NO_THREAD_SAFETY_ANALYSIS {
+  Status wait_for_work(BoundedLock& lock, const char* operation,
+                       std::int64_t group) KV_NO_THREAD_SAFETY_ANALYSIS {
     lock.unlock();
     const Status ended = vmm_.synchronize();
     lock.lock();
@@ -141,10 +156,14 @@ class Allocator final : public KvAllocator {
   // Unmaps, after all work on the device has ended.
   template <typename What, typename Deed>
   Status take_off(const char* operation, std::int64_t group, const What& what, const Deed& deed) {
-    MutexLock lock(mutex_);
+    BoundedLock lock(mutex_);
     KV_ASSIGN_OR_RETURN(const KvGroup* asked, find(operation, group));
     KV_ASSIGN_OR_RETURN(const bool takes, asked->takes_pages(what));
-    if (takes) KV_RETURN_IF_ERROR(wait_for_work(lock, operation, group));
+    if (takes && step<"allocator.unmap.wait_for_work">(group)) {
+      const Status ended = wait_for_work(lock, operation, group);
+      step_done<"allocator.unmap.wait_for_work">(group);
+      KV_RETURN_IF_ERROR(ended);
+    }
     KV_ASSIGN_OR_RETURN(KvGroup * found, find(operation, group));
     return deed(*found);
   }
@@ -161,7 +180,7 @@ class Allocator final : public KvAllocator {
 
   Vmm& vmm_;
   const LogSink log_;
-  Mutex mutex_;
+  BoundedMutex mutex_;
   std::map<std::int64_t, KvGroup> groups_ KV_GUARDED_BY(mutex_);
 };
 

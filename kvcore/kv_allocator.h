@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvcore/clock.h"
 #include "kvcore/kv_layout.h"
 #include "kvcore/log.h"
 #include "kvcore/status.h"
@@ -91,6 +92,8 @@ class KvAllocator {
   // failure is returned (the first), the rest is still tried, and what is left can be tried again
   // by another call; until then its group takes no more batches. Prepared unmaps are dropped.
   virtual Status release_all() = 0;
+  // The same, if nobody is inside another call any more by then: otherwise kDeadline, nothing done.
+  virtual Status release_all(Clock& clock, Time until) = 0;
 };
 
 // `vmm` is kept by reference and must outlive the allocator.

@@ -54,7 +54,7 @@ struct Runtime::Impl {
   Status start_listener(std::int64_t rank, std::int64_t stage);
   StopResult shut_down(bool with_engine, Status* why);
   StopResult run_engine_shutdown(Status* why) KV_EXCLUDES(mu);
-  StopResult tear_down(Status* why) KV_EXCLUDES(mu);
+  StopResult tear_down(Time until, Status* why) KV_EXCLUDES(mu);
 
   // The engine's own shutdown and the teardown are each one thread's work at a time.
   enum class Turn { kMine, kNested, kLate };
@@ -96,7 +96,9 @@ namespace {
 Status begin_init() {
   Process& own = process();
   const MutexLock lock(own.mu);
-  if (own.initialising || (!own.all.empty() && own.all.back()->initialised())) {
+  const bool live = !own.all.empty() && own.all.back()->initialised();
+  if (own.initialising || (live && step<"runtime.init.refuse_live">())) {
+    step_done<"runtime.init.refuse_live">();
     return Status::error(Code::kFailedPrecondition, "runtime.init", {}, 0,
                          "this process has a runtime that was not shut down");
   }
@@ -244,11 +246,12 @@ StopResult Runtime::Impl::shut_down(bool with_engine, Status* why) {
   StopResult result = with_engine ? run_engine_shutdown(why) : StopResult::kDone;
   if (result != StopResult::kDone) return result;
   listeners.close();
+  const Time until = deadline_after(clock.now(), config.drain_limit);
   result = listeners.stop_all(config.drain_limit, why);
   if (result != StopResult::kDone && step<"runtime.shutdown.defer">()) {
     step_done<"runtime.shutdown.defer">();
   } else {
-    result = tear_down(why);
+    result = tear_down(until, why);
   }
   if (result != StopResult::kDone) listeners.reopen();
   return result;
@@ -286,13 +289,17 @@ StopResult Runtime::Impl::run_engine_shutdown(Status* why) {
   return StopResult::kFailed;
 }
 
-StopResult Runtime::Impl::tear_down(Status* why) {
+StopResult Runtime::Impl::tear_down(Time until, Status* why) {
   const Turn turn = enter();
   if (turn == Turn::kLate) return StopResult::kNotDrained;
   Status status;
   if (is_up()) {
     point<"runtime.teardown">();
-    status = allocator->release_all();
+    // Whoever is inside the driver without being a listener (a thread that maps ahead, say) has
+    // what is left of the same limit.
+    const bool bounded = step<"runtime.teardown.limit">();
+    status = allocator->release_all(clock, bounded ? until : kNever);
+    if (bounded) step_done<"runtime.teardown.limit">();
     if (status.ok()) status = close_vmm();
     if (status.ok()) {
       const MutexLock lock(mu);
@@ -301,9 +308,11 @@ StopResult Runtime::Impl::tear_down(Status* why) {
   }
   if (turn == Turn::kMine) leave();
   if (status.ok()) return StopResult::kDone;
-  say(Severity::kError, "teardown: " + status.to_string());
+  const bool late = status.code() == Code::kDeadline;
+  say(late ? Severity::kWarning : Severity::kError,
+      (late ? "not drained: " : "teardown: ") + status.to_string());
   if (why != nullptr) *why = status;
-  return StopResult::kFailed;
+  return late ? StopResult::kNotDrained : StopResult::kFailed;
 }
 
 Runtime::Impl::Turn Runtime::Impl::enter() {

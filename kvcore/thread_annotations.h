@@ -15,6 +15,7 @@
 #define KV_REQUIRES(...) KV_ANNOTATION_(requires_capability(__VA_ARGS__))
 #define KV_EXCLUDES(...) KV_ANNOTATION_(locks_excluded(__VA_ARGS__))
 #define KV_ACQUIRE(...) KV_ANNOTATION_(acquire_capability(__VA_ARGS__))
+#define KV_TRY_ACQUIRE(...) KV_ANNOTATION_(try_acquire_capability(__VA_ARGS__))
 #define KV_RELEASE(...) KV_ANNOTATION_(release_capability(__VA_ARGS__))
 #define KV_NO_THREAD_SAFETY_ANALYSIS KV_ANNOTATION_(no_thread_safety_analysis)
 
