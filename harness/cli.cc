@@ -17,18 +17,31 @@ constexpr const char* kFooter =
     "XDG_CACHE_HOME (default ~/.cache; kvdrill/last-failed/ below it is for --last-failed).";
 constexpr std::uint64_t kMost = 1'000'000;
 
+// An empty value is a variable that was not set, or a slip.
+const CLI::Validator& not_empty() {
+  static const CLI::Validator check(
+      [](const std::string& value) {
+        return value.empty() ? std::string("expected a value that is not empty") : std::string();
+      },
+      "");
+  return check;
+}
+
 void add_paths(CLI::App* command, CommandLine* line) {
   command->add_option("paths", line->paths, "Scenario files, or folders of them")
       ->default_str("scenarios");
   command->add_option("--engine", line->engine, "Engine program (default: kvworker beside kvdrill)")
+      ->check(not_empty())
       ->type_name("PROGRAM");
   command->add_option("--card", line->card, "fake: the card of this project; cuda: the real driver")
       ->check(CLI::IsMember({"fake", "cuda"}))
       ->type_name("fake|cuda");
   command->add_option("--driver", line->driver, "A driver library by path, instead of --card")
+      ->check(not_empty())
       ->type_name("FILE");
   command
       ->add_option("--filter", line->filter, "Only drills whose name matches this pattern (*, ?)")
+      ->check(not_empty())
       ->type_name("GLOB");
 }
 
@@ -43,8 +56,10 @@ void add_running(CLI::App* command, CommandLine* line) {
       ->check(CLI::Range(std::uint64_t{1}, kMost))
       ->type_name("N");
   command->add_option("--report", line->report_folder, "Bring DIR/index.html up to date")
+      ->check(not_empty())
       ->type_name("DIR");
   command->add_option("--runs", line->runs_folder, "Where run folders are made (default: /tmp)")
+      ->check(not_empty())
       ->type_name("DIR");
   command->add_flag("--keep", line->keep, "Keep the run folders of passing runs too");
 }
@@ -60,8 +75,11 @@ void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
   run->add_option("--shard", *shard, "Run the I-th of N parts of the suite")->type_name("I/N");
   run->add_option("--pause-at", line->pause_at,
                   "Stand still there, for a debugger, until Enter; for one drill, see --filter")
+      ->check(not_empty())
       ->type_name("POINT");
-  run->add_option("--junit", line->junit_path, "Write JUnit XML")->type_name("FILE");
+  run->add_option("--junit", line->junit_path, "Write JUnit XML")
+      ->check(not_empty())
+      ->type_name("FILE");
 }
 
 void add_small_commands(CLI::App* app, CommandLine* line) {
@@ -77,6 +95,7 @@ void add_small_commands(CLI::App* app, CommandLine* line) {
   CLI::App* doctor =
       app->add_subcommand("doctor", "Say what this machine lacks and what that costs");
   doctor->add_option("--runs", line->runs_folder, "Where run folders would be made (default: /tmp)")
+      ->check(not_empty())
       ->type_name("DIR");
   CLI::App* fresh = app->add_subcommand("new", "Write a commented drill that passes");
   fresh->add_option("name", line->paths, "Of the drill (scenarios/NAME.toml), or a path (*.toml)")

@@ -24,7 +24,7 @@ class Lifeline {
   int read_ = -1, write_ = -1;
 };
 
-// SIGINT and SIGTERM as a descriptor while this lives; as they were afterwards.
+// SIGINT, SIGTERM and SIGHUP as a descriptor while this lives; as they were afterwards.
 class Interrupts {
  public:
   Interrupts();  // throws std::system_error

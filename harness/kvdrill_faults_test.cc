@@ -139,8 +139,18 @@ TEST_F(KvdrillFaults, ADiskThatFillsUpMeanwhileIsNotTheEnginesFault) {
   const auto outcome = run({"run", file("a.toml", kPasses), "--engine", engine});
   if (code(outcome) == kNotPrepared) GTEST_SKIP() << "no file system can be mounted here";
   EXPECT_EQ(code(outcome), 4) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("no space on " + root_ + "/runs: 0 bytes are left"));
+  EXPECT_THAT(outcome.out, HasSubstr("no space on " + root_ + "/runs/"));
+  EXPECT_THAT(outcome.out, HasSubstr(": 0 bytes are left"));
   EXPECT_THAT(outcome.out, HasSubstr("what failed may be due to that"));
+}
+
+TEST_F(KvdrillFaults, AProcessThatFindsTheDiskFullIsBelieved) {
+  const std::string engine =
+      script("says", "[ \"$1\" = --describe ] && exec " + kWorker +
+                         " --describe\necho 'No space left on device' >&2\nexit 1\n");
+  const auto outcome = run({"run", file("a.toml", kPasses), "--engine", engine});
+  EXPECT_EQ(code(outcome), 4) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("space: error: a process says: No space left on device"));
 }
 
 TEST_F(KvdrillFaults, AFolderTooLongForSocketsIsRefusedBeforeAnythingStarts) {

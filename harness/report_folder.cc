@@ -74,6 +74,10 @@ std::optional<Part> kept(const std::string& path,
                          std::vector<std::string>* notes) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
+  if (!fs::is_regular_file(path, error)) {
+    notes->push_back(path + ": left out of the page: not a regular file");
+    return std::nullopt;
+  }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -83,8 +87,18 @@ std::optional<Part> kept(const std::string& path,
   return std::nullopt;
 }
 
+// A pipe would be waited for, and whatever else is there is not ours.
+bool write_part(const std::string& path, std::string_view text, std::string* why) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+    *why = fmt::format("cannot write {}: not a regular file", path);
+    return false;
+  }
+  return write_file(path, text, why);
+}
+
 bool write_page(const std::string& folder, const PageInput& page, std::string* why) {
-  return write_file(folder + "/index.html", index_html(page), why);
+  return write_part(folder + "/index.html", index_html(page), why);
 }
 
 }  // namespace
@@ -131,13 +145,13 @@ tl::expected<ProofsPart, std::string> proofs_from_json(std::string_view text) {
 
 bool report_drills(const std::string& folder, const DrillsPart& part,
                    std::vector<std::string>* notes, std::string* why) {
-  if (!write_file(folder + kDrills, drills_to_json(part), why)) return false;
+  if (!write_part(folder + kDrills, drills_to_json(part), why)) return false;
   return write_page(folder, {part, kept(folder + kProofs, proofs_from_json, notes)}, why);
 }
 
 bool report_proofs(const std::string& folder, const ProofsPart& part,
                    std::vector<std::string>* notes, std::string* why) {
-  if (!write_file(folder + kProofs, proofs_to_json(part), why)) return false;
+  if (!write_part(folder + kProofs, proofs_to_json(part), why)) return false;
   return write_page(folder, {kept(folder + kDrills, drills_from_json, notes), part}, why);
 }
 

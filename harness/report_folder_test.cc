@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -81,6 +82,14 @@ TEST_F(ReportFolder, AKeptPartThatIsNoneIsNamedAndLeftOut) {
     EXPECT_THAT(notes_, ElementsAre(HasSubstr(root_ + "/proofs.json: left out")));
     EXPECT_THAT(page(), HasSubstr("first"));
   }
+}
+
+TEST_F(ReportFolder, WaitsForNoPipe) {
+  ASSERT_EQ(::mkfifo((root_ + "/proofs.json").c_str(), 0600), 0);
+  ASSERT_TRUE(report_drills(root_, drills("first"), &notes_, &why_)) << why_;
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("proofs.json: left out of the page: not a regular")));
+  EXPECT_FALSE(report_proofs(root_, proofs("step.one"), &notes_, &why_));
+  EXPECT_THAT(why_, HasSubstr("proofs.json: not a regular file"));
 }
 
 TEST_F(ReportFolder, SaysWhichFileCannotBeWritten) {

@@ -41,7 +41,7 @@ tl::expected<RunFolder, std::string> RunFolder::make(const std::string& runs_fol
         fmt::format("{}: the run folder cannot be made: {}", path, std::strerror(error)));
   };
   if (const int error = make_folders(runs_folder); error != 0) return refused(runs_folder, error);
-  if (std::string why = no_space_on(runs_folder, kRunBytes); !why.empty()) {
+  if (std::string why = no_room_on(runs_folder); !why.empty()) {
     return tl::unexpected(std::move(why));
   }
   // Letters and digits only, and few of them: they are part of socket paths and of the IPC name.
@@ -142,6 +142,10 @@ std::string no_space_on(const std::string& path, std::uint64_t bytes) {
   if (left >= std::max(bytes, kNextToNothing)) return {};
   return fmt::format("no space on {}: {} bytes are left, expected {} or more", path, left,
                      std::max(bytes, kNextToNothing));
+}
+
+std::string no_room_on(const std::string& path) {
+  return no_space_on(path, kRunBytes);
 }
 
 std::string last_words(const std::string& path, std::size_t bytes) {

@@ -70,6 +70,9 @@ std::string too_long_for_sockets(const std::string& runs_folder, std::size_t ipc
 // nothing; empty: it has, or does not say.
 std::string no_space_on(const std::string& path, std::uint64_t bytes);
 
+// The same for what a run writes at least.
+std::string no_room_on(const std::string& path);
+
 // The last lines of a text file, without blank ones, joined by " / "; at most `bytes` of it.
 std::string last_words(const std::string& path, std::size_t bytes);
 

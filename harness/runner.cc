@@ -99,17 +99,6 @@ DrillResult error_of(const Job& job, std::string why) {
   return result;
 }
 
-// What went wrong on a full disk need not be the engine's doing.
-void judge_space(const Job& job, DrillResult* result) {
-  if (result->verdict == Verdict::kPass) return;
-  std::string why = no_space_on(job.options.runs_folder, 0);
-  if (why.empty()) return;
-  result->verdict = Verdict::kError;
-  result->checks.push_back({"space", Verdict::kError,
-                            std::move(why) + "; what failed may be due to that",
-                            job.drill->position});
-}
-
 class Run {
  public:
   Run(const std::vector<Job>& jobs, int parallel, const RunWatch& watch)
@@ -206,7 +195,6 @@ class Run {
     ::close(running.supervisor.result_fd);
     if (auto result = result_from_json(running.line)) {
       reap(pid);
-      judge_space(job, &*result);
       return *std::move(result);
     }
     const std::string identity = process_identity(pid);  // before its number can be another's

@@ -37,6 +37,8 @@ namespace {
 
 // Guards against processes that not even SIGKILL ends; nothing waits for so long otherwise.
 constexpr int kKillLimitMs = 10'000;
+// Room on the board: most events have no text of their own, and names are kept once.
+constexpr std::uint32_t kTextOfAnEvent = 32;
 
 // This process as a supervisor, until a run has left nothing behind: it inherits orphans, is its
 // own process group (Ctrl-C goes to the runner alone), learns of its parent's death, and reads
@@ -129,6 +131,7 @@ class Run {
   static Board::Options board_options(const Drill& drill) {
     Board::Options options;
     options.events = drill.events;
+    options.text_bytes = std::max(options.text_bytes, drill.events * kTextOfAnEvent);
     options.manual_clock = drill.manual_clock;
     return options;
   }
@@ -229,6 +232,26 @@ bool as_expected(const DrillResult& result, const Drill& drill, const RunOptions
          std::set<std::string>(options.expected_failures.begin(), options.expected_failures.end());
 }
 
+// What went wrong where there is no room for a run need not be the engine's doing.
+void judge_space(const RunFolder& folder, const Drill& drill, DrillResult* result) {
+  if (result->verdict == Verdict::kPass) return;
+  std::string why = no_room_on(folder.path());
+  // Others may have made room again meanwhile. A drill that injects it means it.
+  const std::string words = std::generic_category().message(ENOSPC);
+  const bool said = std::any_of(
+      result->checks.begin(), result->checks.end(),
+      [&words](const CheckResult& check) { return check.why.find(words) != std::string::npos; });
+  const bool injected = std::any_of(drill.steps.begin(), drill.steps.end(), [](const Step& step) {
+    const auto* order = std::get_if<GiveStep>(&step.deed);
+    return order != nullptr && order->what == GiveStep::What::kFail && order->code == ENOSPC;
+  });
+  if (why.empty() && said && !injected) why = "a process says: " + words;
+  if (why.empty()) return;
+  result->verdict = Verdict::kError;
+  result->checks.push_back({"space", Verdict::kError,
+                            std::move(why) + "; what failed may be due to that", drill.position});
+}
+
 // What is in the folder's place is not what the drill looked at.
 void judge_folder(const RunFolder& folder, const Drill& drill, DrillResult* result) {
   const std::string now = folder.where();
@@ -249,6 +272,7 @@ void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& optio
     auto run = std::make_unique<Run>(drill, options, folder, lifeline, signals);
     if (run->go(result)) {
       judge_folder(folder, drill, result);
+      judge_space(folder, drill, result);
       keep = options.keep || !as_expected(*result, drill, options);
       result->ns = now_ns() - start_ns;
       if (keep) run->write_trace(start_ns, *result);
