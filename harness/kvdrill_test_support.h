@@ -126,19 +126,28 @@ class Kvdrill : public ::testing::Test {
     return end(start(words));
   }
 
-  // Starts a drill that lasts and returns when it is in the middle, in its folder `lasting_`.
+  // Starts a drill that lasts and returns when it is in the middle, in its folder `lasting_`; of
+  // several drills it is the one that says so by its file.
   pid_t start_lasting(const std::vector<std::string>& more = {}) {
     const std::string path = file("lasts.toml", lasts_);
     const int watch = ::inotify_init1(IN_CLOEXEC);
-    EXPECT_GE(::inotify_add_watch(watch, (root_ + "/runs").c_str(), IN_CREATE), 0);
-    std::vector<std::string> words = {"run", path, "--runs", root_ + "/runs"};
+    const std::string runs = root_ + "/runs";
+    std::map<int, std::string> folders = {
+        {::inotify_add_watch(watch, runs.c_str(), IN_CREATE), runs}};
+    EXPECT_GE(folders.begin()->first, 0);
+    std::vector<std::string> words = {"run", path, "--runs", runs};
     words.insert(words.end(), more.begin(), more.end());
     const pid_t pid = start(words);
-    lasting_ = root_ + "/runs/" + created(watch);
-    EXPECT_GE(::inotify_add_watch(watch, lasting_.c_str(), IN_CREATE), 0);
-    if (!std::filesystem::exists(lasting_ + "/in_the_middle")) {
-      while (created(watch) != "in_the_middle") {
+    for (lasting_.clear(); lasting_.empty();) {
+      const auto [where, name] = created(watch);
+      if (name.empty()) break;
+      if (folders[where] != runs) {
+        if (name == kMiddle) lasting_ = folders[where];
+        continue;
       }
+      const std::string folder = runs + "/" + name;
+      folders[::inotify_add_watch(watch, folder.c_str(), IN_CREATE)] = folder;
+      if (std::filesystem::exists(folder + "/" + kMiddle)) lasting_ = folder;
     }
     ::close(watch);
     return pid;
@@ -183,23 +192,25 @@ class Kvdrill : public ::testing::Test {
   std::function<bool()> prepare_;                   // called in the program's process
 
  private:
-  // One after the other; several may come at once.
-  std::string created(int watch) {
+  // What appeared in which watched folder, one after the other; several may come at once. An empty
+  // name: nothing more can be told.
+  std::pair<int, std::string> created(int watch) {
     while (created_.empty()) {
       alignas(inotify_event) char buffer[4096];
       const ssize_t n = ::read(watch, buffer, sizeof buffer);
       if (n <= 0) return {};
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
-        created_.emplace_back(event->name);
+        if (event->len > 0) created_.emplace_back(event->wd, event->name);
         at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
       }
     }
-    std::string name = std::move(created_.front());
+    auto next = std::move(created_.front());
     created_.pop_front();
-    return name;
+    return next;
   }
-  std::deque<std::string> created_;
+  static constexpr const char* kMiddle = "in_the_middle";
+  std::deque<std::pair<int, std::string>> created_;
 };
 
 }  // namespace kv::drill

@@ -162,12 +162,13 @@ bool PageAllocator::wait_for_transit(MutexLock& lock, std::int64_t n) {
     return stopping_ || there >= n || there + returning_ < n;
   };
   if (settled()) return true;
-  note<"pages.take.wait">(n);
   Time until = kNever;
   if (step<"pages.take.wait_limit">(n)) {
     until = deadline_after(clock_.now(), options_.wait_limit);
     step_done<"pages.take.wait_limit">(n);
   }
+  // The limit counts from before anybody can see that it runs.
+  note<"pages.take.wait">(n);
   return clock_.wait(lock, changed_, until, "pages.take", settled);
 }
 

@@ -38,12 +38,13 @@ bool PageAllocator::stop(Nanos limit) {
     }
     const auto out = [this]() KV_NO_THREAD_SAFETY_ANALYSIS { return inside_ == 0 && !keeping_; };
     if (!out() && step<"pages.stop.drain">()) {
-      note<"pages.stop.draining">(inside_);
       Time until = kNever;
       if (step<"pages.stop.limit">()) {
         until = deadline_after(clock_.now(), limit);
         step_done<"pages.stop.limit">();
       }
+      // The limit counts from before anybody can see that it runs.
+      note<"pages.stop.draining">(inside_);
       const bool drained = clock_.wait(lock, changed_, until, "pages.stop", out);
       step_done<"pages.stop.drain">();
       if (!drained) return false;
