@@ -74,6 +74,7 @@ class BudgetedPages final : public PageBackend {
   // Without room in the budget: kOutOfMemory, nothing done.
   Done map(const std::vector<std::int64_t>& pages) override;
   Done unmap(const std::vector<std::int64_t>& pages) override;
+  bool needs_idle() const override { return pages_.needs_idle(); }
 
  private:
   void give_back(const Done& done, std::size_t pages);

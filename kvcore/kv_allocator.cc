@@ -37,6 +37,12 @@ class Allocator final : public KvAllocator {
     return known != groups_.end() && known->second.usable();
   }
 
+  bool has_zero_page(std::int64_t group) override {
+    const BoundedLock lock(mutex_);
+    const auto known = groups_.find(group);
+    return known != groups_.end() && known->second.shape().zero_page;
+  }
+
   Result<std::vector<std::int64_t>> map(std::int64_t group,
                                         const std::vector<std::int64_t>& offsets) override {
     constexpr const char* kOperation = "allocator.map";

@@ -48,6 +48,8 @@ class KvAllocator {
   // failed in part: release_all() has the rest.
   virtual Status create_tensors(std::int64_t group, const KvShape& shape) = 0;
   virtual bool tensors_created(std::int64_t group) = 0;
+  // Of the group's shape; false where there is no such group.
+  virtual bool has_zero_page(std::int64_t group) = 0;
 
   // Maps the pages at these offsets (bytes within a buffer, multiples of page_bytes, none twice) in
   // all layers and buffers. Returns the offsets that were not mapped before. Idempotent per page.

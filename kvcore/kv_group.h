@@ -60,6 +60,7 @@ class KvGroup {
   // the next call; from the first call on the other members refuse. Returns the first failure.
   Status release();
 
+  const KvShape& shape() const { return shape_; }
   bool usable() const { return usable_; }  // reserved, and no release() has begun
   // The driver holds nothing of it.
   bool gone() const { return ranges_.empty() && slots_.empty() && zero_ == MemHandle::kNone; }

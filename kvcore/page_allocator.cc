@@ -44,6 +44,12 @@ Result<std::unique_ptr<PageAllocator>> PageAllocator::make(const PageOptions& op
                                                            PageBackend& backend, Clock& clock,
                                                            LogSink log) {
   KV_RETURN_IF_ERROR(options.validate());
+  if (options.keeper && backend.needs_idle() && step<"pages.keeper.refuse_zero_page">()) {
+    step_done<"pages.keeper.refuse_zero_page">();
+    return Status::error(Code::kInvalidArgument, "pages.options", "keeper", 0,
+                         "the pages have a zero page, which work may read while a keeper takes it "
+                         "off: expected no keeper");
+  }
   std::unique_ptr<PageAllocator> made(new PageAllocator(options, backend, clock, std::move(log)));
   KV_RETURN_IF_ERROR(made->start());
   return made;

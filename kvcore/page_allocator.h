@@ -81,6 +81,7 @@ const char* limit_result_name(LimitResult result);  // "applied", "deferred", "s
 class PageAllocator {
  public:
   // Starts the keeper, if there is to be one. kSystem: there is no thread to be had.
+  // kInvalidArgument: the options, or a keeper for a backend that needs_idle().
   static Result<std::unique_ptr<PageAllocator>> make(const PageOptions& options,
                                                      PageBackend& backend, Clock& clock,
                                                      LogSink log);

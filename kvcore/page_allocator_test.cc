@@ -30,6 +30,8 @@ class ScriptedPages final : public PageBackend {
 
   Done map(const Pages& pages) override { return act("map", pages, true); }
   Done unmap(const Pages& pages) override { return act("unmap", pages, false); }
+  bool needs_idle() const override { return idle; }
+  bool idle = false;
 
   void park() {
     const std::lock_guard lock(mutex_);
@@ -143,6 +145,18 @@ TEST_F(PageAllocatorTest, TakesTheLowestAndWhatIsReadyFirst) {
   expect(3, 1, 2);
   EXPECT_THAT(take(2), ElementsAre(1, 3));
   EXPECT_THAT(backend_.calls(), ElementsAre("map 3", "map 1"));
+}
+
+TEST_F(PageAllocatorTest, NoKeeperForPagesThatMayOnlyChangeWhenNobodyWorks) {
+  PageOptions options;
+  options.pages = 4;
+  options.page_bytes = 1;
+  backend_.idle = true;
+  const auto refused = PageAllocator::make(options, backend_, clock_, nullptr);
+  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.status().to_string(), HasSubstr("expected no keeper"));
+  options.keeper = false;
+  EXPECT_TRUE(PageAllocator::make(options, backend_, clock_, nullptr).ok());
 }
 
 TEST_F(PageAllocatorTest, AMissIsAValueAndChangesNothing) {

@@ -29,6 +29,9 @@ class PageBackend {
   virtual Done map(const std::vector<std::int64_t>& pages) = 0;
   // Waits for work in flight that uses them.
   virtual Done unmap(const std::vector<std::int64_t>& pages) = 0;
+  // Whether both take something off for a moment that work may read at any time (KvShape's zero
+  // page): then only whoever starts the work can say when, and no keeper may do it beside.
+  virtual bool needs_idle() const { return false; }
 };
 
 // The pages of one group of this process's allocator, which is borrowed.
@@ -39,6 +42,7 @@ class LocalPages final : public PageBackend {
 
   Done map(const std::vector<std::int64_t>& pages) override;
   Done unmap(const std::vector<std::int64_t>& pages) override;
+  bool needs_idle() const override { return allocator_.has_zero_page(group_); }
 
  private:
   std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& pages) const;
