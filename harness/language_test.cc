@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -98,6 +99,47 @@ TEST(LanguageTest, EveryWordHasAnExample) {
   for (const std::string& word : words) {
     EXPECT_EQ(used.count(word), 1u) << "no example in scenarios/README.md uses " << word;
   }
+}
+
+// Every word in back quotes of a cell.
+std::vector<std::string> quoted_words(std::string_view cell) {
+  std::vector<std::string> words;
+  for (auto at = cell.find('`'); at != std::string_view::npos; at = cell.find('`', at)) {
+    const auto end = cell.find('`', at + 1);
+    if (end == std::string_view::npos) break;
+    words.emplace_back(cell.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return words;
+}
+
+TEST(LanguageTest, TheTableOfCasesNamesDrillsTestsAndProofsThatThereAre) {
+  namespace fs = std::filesystem;
+  const fs::path root(KVDRILL_SOURCE_DIR);
+  std::string scenarios;
+  for (const auto& entry : fs::recursive_directory_iterator(root / "scenarios")) {
+    if (entry.path().extension() != ".toml") continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    scenarios += text.str();
+  }
+  std::ifstream page(root / "scenarios/README.md");
+  std::size_t rows = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| B") && !line.starts_with("| R")) continue;
+    ++rows;
+    const auto proofs = line.rfind(" | ");
+    for (const std::string& word : quoted_words(line.substr(0, proofs))) {
+      const bool path = word.find('/') != std::string::npos;
+      const fs::path file = path ? root / word : root / "scenarios/memory" / (word + ".toml");
+      EXPECT_TRUE(fs::exists(file)) << line << "\nno such drill or test: " << word;
+    }
+    for (const std::string& word : quoted_words(line.substr(proofs))) {
+      EXPECT_NE(scenarios.find("\"" + word), std::string::npos)
+          << line << "\nno proof leaves out " << word;
+    }
+  }
+  EXPECT_EQ(rows, 27u) << "the cases that the drills of memory answer";
 }
 
 TEST(LanguageTest, TheMatrixExampleHasTheRunsThatThePageCounts) {
