@@ -70,9 +70,10 @@ int Client::send(std::string_view bytes, std::optional<std::size_t> first) {
   return flush();
 }
 
-int Client::release_rest() {
-  gated_ = false;
-  allowed_ = out_.size();
+int Client::release_rest(std::optional<std::size_t> first) {
+  const std::size_t held = out_.size() - allowed_;
+  gated_ = first.has_value() && *first < held;
+  allowed_ += gated_ ? *first : held;
   return flush();
 }
 

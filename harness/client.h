@@ -31,10 +31,11 @@ class Client {
   bool open() const { return fd_ >= 0; }
 
   // Queues bytes; with `first` only so many of them, the rest (and whatever is queued behind it)
-  // when release_rest() is called. Then sends what the socket takes: 0, EAGAIN (flush() again when
+  // when release_rest() is called; which may let go a part only, too. Then sends what the socket
+  // takes: 0, EAGAIN (flush() again when
   // writable) or the errno; after EPIPE or the like the bytes are forgotten. No SIGPIPE is raised.
   int send(std::string_view bytes, std::optional<std::size_t> first);
-  int release_rest();
+  int release_rest(std::optional<std::size_t> first = std::nullopt);
   int flush();
   bool wants_write() const { return allowed_ > sent_; }
 

@@ -85,6 +85,20 @@ TEST_F(ClientTest, SaysAtOnceWhyItCannotConnect) {
   EXPECT_FALSE(client_.open());
 }
 
+TEST_F(ClientTest, TheRestGoesInAsManyPiecesAsOneLikes) {
+  connect();
+  EXPECT_EQ(client_.send("abcdef", 1), 0);
+  EXPECT_EQ(peer_reads(), "a");
+  EXPECT_EQ(client_.release_rest(2), 0);
+  EXPECT_EQ(peer_reads(), "bc");
+  EXPECT_EQ(client_.send("gh", std::nullopt), 0);
+  EXPECT_EQ(peer_reads(), "") << "it waits behind what is held back";
+  EXPECT_EQ(client_.release_rest(99), 0);
+  EXPECT_EQ(peer_reads(), "defgh");
+  EXPECT_EQ(client_.send("i", std::nullopt), 0);
+  EXPECT_EQ(peer_reads(), "i");
+}
+
 TEST_F(ClientTest, SendsTheFirstBytesAndTheRestWhenReleased) {
   connect();
   EXPECT_EQ(client_.send("header-body", 7), 0);

@@ -105,7 +105,7 @@ Outcome Executor::carry_out(const SendRestStep& step) {
   Outcome outcome;
   Client* client = connected(step.client, &outcome);
   if (client == nullptr) return outcome;
-  return send_result(step.client, client->release_rest(), step.allow);
+  return send_result(step.client, client->release_rest(step.first), step.allow);
 }
 
 Outcome Executor::carry_out(const CloseStep& step) {

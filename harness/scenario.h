@@ -74,6 +74,7 @@ struct SendStep {
 struct SendRestStep {
   std::string client;
   std::vector<int> allow;
+  std::optional<std::uint64_t> first = {};  // only so many bytes of it; the rest waits for the next
 };
 struct CloseStep {
   std::string client;

@@ -128,7 +128,11 @@ void read_verb(StepReader& reader, const std::string& client, const std::string&
     read_expect(reader, client, deeds);
   } else if (verb == "send_rest") {
     read_flag(reader, verb);
-    deeds.push_back({SendRestStep{client, reader.allowed_errors()}});
+    SendRestStep step{client, reader.allowed_errors(), std::nullopt};
+    if (const auto first = reader.fields.integer("first", 1, INT64_MAX)) {
+      step.first = static_cast<std::uint64_t>(*first);
+    }
+    deeds.push_back({std::move(step)});
   } else {
     read_flag(reader, verb);
     deeds.push_back({CloseStep{client, verb == "half_close"}});

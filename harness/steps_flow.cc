@@ -238,7 +238,7 @@ void Flow::on(const SendRestStep& step) {
                                     "before",
                                     step.client));
   }
-  client->rest = false;
+  client->rest = step.first.has_value();
 }
 
 void Flow::on(const CloseStep& step) {

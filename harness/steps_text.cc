@@ -53,7 +53,10 @@ struct Describe {
   std::string operator()(const SendStep& step) const {
     return fmt::format("{} sends {} bytes", step.client, step.bytes.size());
   }
-  std::string operator()(const SendRestStep& step) const { return step.client + " sends the rest"; }
+  std::string operator()(const SendRestStep& step) const {
+    return step.client + (step.first ? fmt::format(" sends {} bytes of the rest", *step.first)
+                                     : " sends the rest");
+  }
   std::string operator()(const CloseStep& step) const {
     return step.client + (step.half ? " closes its sending half" : " closes");
   }
