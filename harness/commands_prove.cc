@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,34 @@
 
 namespace kv::drill {
 namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_scenarios(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() != ".toml" || !entry->is_regular_file(error)) continue;
+    std::ifstream file(entry->path());
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("[drill]")) return true;
+    }
+  }
+  return false;
+}
+
+// Folders of scenarios lie beside it: it is one subject of a suite.
+bool is_part_of_a_suite(const std::string& folder) {
+  std::error_code error;
+  const fs::path own = fs::canonical(folder, error);
+  if (error || !own.has_parent_path()) return false;
+  for (fs::directory_iterator entry(own.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path() == own || !entry->is_directory(error)) continue;
+    if (holds_scenarios(entry->path())) return true;
+  }
+  return false;
+}
 
 class ProveCommand {
  public:
@@ -117,13 +146,13 @@ class ProveCommand {
     return std::string(verdict_name(result.verdict));
   }
 
-  // A filter or a single file is a part of a suite, and a part cannot say what the whole of it does
-  // not catch; a folder is a suite.
+  // A filter, a single file or a folder beside others is a part of a suite, and a part cannot say
+  // what the whole of it does not catch.
   bool judges_survivors(RunEnd end) const {
     if (!line_.filter.empty() || end != RunEnd::kAll) return false;
     return std::all_of(line_.paths.begin(), line_.paths.end(), [](const std::string& path) {
       std::error_code error;
-      return std::filesystem::is_directory(path, error);
+      return fs::is_directory(path, error) && !is_part_of_a_suite(path);
     });
   }
 

@@ -170,6 +170,24 @@ TEST_F(KvdrillCommands, ANewDrillPassesAndItsProofHolds) {
   EXPECT_EQ(code(outcome), 0) << outcome.out << outcome.err;
 }
 
+TEST_F(KvdrillCommands, AFolderBesideOthersIsAPartOfASuiteAndNoJudgeOfWhatSurvives) {
+  const std::string proven =
+      std::string(kPasses) + "\n[[prove]]\nskip = [\"runtime.exit_hook\"]\nfails = [\"stopped\"]\n";
+  for (const char* folder : {"/suite", "/suite/one", "/suite/two"})
+    fs::create_directory(root_ + folder);
+  file("suite/one/a.toml", proven);
+  EXPECT_THAT(run({"prove", root_ + "/suite/one"}).out, HasSubstr(" surviving\n"));
+  file("suite/two/settings.toml", "[server]\n");
+  EXPECT_THAT(run({"prove", root_ + "/suite/one"}).out, HasSubstr(" surviving\n"));
+  file("suite/two/b.toml", replaced(kPasses, "\"passes\"", "\"other\""));
+  EXPECT_THAT(run({"prove", root_ + "/suite/one"}).out,
+              HasSubstr("not judged (a part of the suite)"));
+  fs::remove(root_ + "/suite/two/settings.toml");
+  EXPECT_THAT(run({"prove", root_ + "/suite/two", root_ + "/suite/one"}).out,
+              HasSubstr("not judged"));
+  EXPECT_THAT(run({"prove", root_ + "/suite"}).out, HasSubstr(" surviving\n"));
+}
+
 TEST_F(KvdrillCommands, ANewDrillOverwritesNothingAndHasAGoodName) {
   const std::string path = file("mine.toml", "mine");
   auto outcome = run({"new", path});
