@@ -95,7 +95,7 @@ class ProveCommand {
     proof_of_.push_back(kWhole);
     for (const Proof& proof : drill.proofs) {
       proofs_.push_back({});
-      std::string reason = reason_to_skip(drill, &proof);
+      std::string reason = reason_to_skip(suite_, drill, &proof);
       left_.push_back(reason.empty() ? line_.repeat : 0);
       if (!reason.empty()) {
         proofs_.back() = judge(drill, proof, skipped(drill, std::move(reason)));

@@ -153,7 +153,7 @@ class RunCommand {
   void plan(const Drill& drill) {
     tallies_.push_back({});
     tallies_.back().drill = &drill;
-    std::string reason = reason_to_skip(drill, nullptr);
+    std::string reason = reason_to_skip(suite_, drill, nullptr);
     if (!reason.empty()) {
       tallies_.back().add(skipped(drill, std::move(reason)));
       return;

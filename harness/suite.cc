@@ -271,6 +271,15 @@ std::string why_not_loadable(const std::string& library) {
   return why;
 }
 
+std::string reason_to_skip(const Suite& suite, const Drill& drill, const Proof* proof) {
+  const Drill usual;
+  if (!suite.fake_card &&
+      (drill.devices != usual.devices || drill.device_bytes != usual.device_bytes)) {
+    return "the file asks for a card of its own size or number, and a real one is as it is";
+  }
+  return reason_to_skip(drill, proof);
+}
+
 std::string reason_to_skip(const Drill& drill, const Proof* proof, std::string_view sanitizer) {
   const auto holds = [sanitizer](const std::vector<std::string>& list) {
     return !sanitizer.empty() && std::find(list.begin(), list.end(), sanitizer) != list.end();

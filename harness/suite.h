@@ -61,6 +61,8 @@ std::string why_not_loadable(const std::string& library);
 // The folder of this program: the default engine and the fake card lie below it.
 std::string own_folder();
 
+// Why this run is not made with this driver, or in this build; empty: it is.
+std::string reason_to_skip(const Suite& suite, const Drill& drill, const Proof* proof);
 // Why this run is not made under this sanitizer, with the file's reason; empty: it is.
 std::string reason_to_skip(const Drill& drill, const Proof* proof,
                            std::string_view sanitizer = kSanitizer);

@@ -31,5 +31,16 @@ TEST(SuiteTest, AProofIsSkippedForItsOwnReasonOrItsDrills) {
             "not under asan, as the file says: of the drill");
 }
 
+TEST(ReasonToSkip, ACardOfItsOwnSizeIsOnlyTheFakeOne) {
+  Suite suite;
+  Drill drill;
+  suite.fake_card = false;
+  EXPECT_EQ(reason_to_skip(suite, drill, nullptr), "");
+  drill.device_bytes = 12 << 20;
+  EXPECT_NE(reason_to_skip(suite, drill, nullptr), "");
+  suite.fake_card = true;
+  EXPECT_EQ(reason_to_skip(suite, drill, nullptr), "");
+}
+
 }  // namespace
 }  // namespace kv::drill
