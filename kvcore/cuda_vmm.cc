@@ -274,8 +274,14 @@ Status CudaVmm::copy_from_device(void* to, DeviceAddress from, std::size_t size)
 
 Status CudaVmm::fill(DeviceAddress to, std::uint8_t value, std::size_t size) {
   KV_RETURN_IF_CLOSED("vmm.fill");
-  const auto result = faulty<"vmm.fill">(
-      to, [&] { return in_context([&] { return driver_.memset_bytes(to, value, size); }); });
+  // The driver's call returns while the device still writes (seen on an H200: rights narrowed right
+  // behind it made the write an illegal one).
+  const auto result = faulty<"vmm.fill">(to, [&] {
+    return in_context([&] {
+      const cuda::Result begun = driver_.memset_bytes(to, value, size);
+      return begun == cuda::kSuccess ? driver_.ctx_synchronize() : begun;
+    });
+  });
   return answer("vmm.fill", {"address", to, size}, result);
 }
 

@@ -279,7 +279,7 @@ TEST_F(CudaVmmTest, CallsThatNeedAContextRunInTheOwnersAndLeaveTheThreadsAsItWas
   EXPECT_CALL(mock_, memcpy_to_device(_, _, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, memcpy_from_device(_, _, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, memset_bytes(_, _, _)).Times(3).WillRepeatedly(in_ours);
-  EXPECT_CALL(mock_, ctx_synchronize()).Times(3).WillRepeatedly(in_ours);
+  EXPECT_CALL(mock_, ctx_synchronize()).Times(6).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, ipc_get_mem_handle(_, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, ipc_open_mem_handle(_, _, _)).Times(3).WillRepeatedly(in_ours);
   EXPECT_CALL(mock_, ipc_close_mem_handle(_)).Times(3).WillRepeatedly(in_ours);
@@ -310,7 +310,12 @@ TEST_F(CudaVmmTest, CopiesAndFillsPassTheirArguments) {
   char host[16];
   EXPECT_CALL(mock_, memcpy_to_device(kAddress, host, 5u));
   EXPECT_CALL(mock_, memcpy_from_device(host, kAddress, 6u));
-  EXPECT_CALL(mock_, memset_bytes(kAddress, 7, 8u));
+  {
+    // The driver's fill is under way when its call returns; ours has ended.
+    const ::testing::InSequence in_order;
+    EXPECT_CALL(mock_, memset_bytes(kAddress, 7, 8u));
+    EXPECT_CALL(mock_, ctx_synchronize());
+  }
   EXPECT_CALL(mock_, mem_alloc(_, 9u)).WillOnce(DoAll(SetArgPointee<0>(kAddress), Return(0)));
   EXPECT_CALL(mock_, mem_free(kAddress));
   EXPECT_TRUE(vmm->copy_to_device(kAddress, host, 5).ok());
