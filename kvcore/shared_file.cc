@@ -49,7 +49,16 @@ SharedFile::~SharedFile() {
 Result<SharedFile> SharedFile::map(std::string path, UniqueFd fd, std::size_t size) {
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return Status::system("mmap", path, errno);
-  return SharedFile(std::move(path), std::move(fd), data, size);
+  // Locks belong to a description of their own: the mapping keeps its own alive, and a driver may
+  // keep the memory of a killed process for a while (seen on an H200), so that it seemed to live.
+  const std::string same = "/proc/self/fd/" + std::to_string(fd.get());
+  UniqueFd own(::open(same.c_str(), O_RDWR | O_CLOEXEC));
+  if (!own) {
+    const int error = errno;
+    ::munmap(data, size);
+    return Status::system("open", same + " of " + path, error);
+  }
+  return SharedFile(std::move(path), std::move(own), data, size);
 }
 
 Result<SharedFile> SharedFile::create(const std::string& path, std::size_t size, bool lock,
