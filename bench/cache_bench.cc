@@ -18,10 +18,10 @@
 
 #include "bench/driver_flag.h"
 #include "bench/interleave.h"
-#include "kvcore/clock.h"
-#include "kvcore/cuda_vmm.h"
-#include "kvcore/kv_allocator.h"
-#include "kvcore/kv_cache_manager.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/driver/cuda_vmm.h"
+#include "kvcore/memory/kv_allocator.h"
+#include "kvcore/cache/kv_cache_manager.h"
 
 namespace {
 

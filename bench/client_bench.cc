@@ -10,10 +10,10 @@
 
 #include "bench/bare.h"
 #include "bench/interleave.h"
-#include "kvcore/client.h"
-#include "kvcore/clock.h"
-#include "kvcore/frame.h"
-#include "kvcore/pickle.h"
+#include "kvcore/wire/client.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/wire/frame.h"
+#include "kvcore/wire/pickle.h"
 
 namespace {
 

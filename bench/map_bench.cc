@@ -15,9 +15,9 @@
 
 #include "bench/driver_flag.h"
 #include "bench/interleave.h"
-#include "kvcore/cuda_driver.h"
-#include "kvcore/cuda_vmm.h"
-#include "kvcore/kv_allocator.h"
+#include "kvcore/driver/cuda_driver.h"
+#include "kvcore/driver/cuda_vmm.h"
+#include "kvcore/memory/kv_allocator.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "kvcore/message.h"
-#include "kvcore/pickle.h"
+#include "kvcore/wire/message.h"
+#include "kvcore/wire/pickle.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/test_hooks.h"
+#include "fakes/doubles/test_hooks.h"
 
 namespace kv {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fakes/card/report.h"
-#include "kvcore/thread_annotations.h"
+#include "kvcore/base/thread_annotations.h"
 
 namespace kv::card {
 namespace {

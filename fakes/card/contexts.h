@@ -14,7 +14,7 @@
 
 #include "fakes/card/config.h"
 #include "fakes/card/cuda_abi.h"
-#include "kvcore/thread_annotations.h"
+#include "kvcore/base/thread_annotations.h"
 
 namespace kv::card {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fakes/card/testing.h"
-#include "harness/card_ledger.h"
+#include "harness/process/card_ledger.h"
 
 namespace kv::card {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "kvcore/unique_fd.h"
+#include "kvcore/base/unique_fd.h"
 
 namespace kv::card {
 

@@ -20,7 +20,7 @@
 
 #include "fakes/card/contexts.h"
 #include "fakes/card/cuda_abi.h"
-#include "kvcore/thread_annotations.h"
+#include "kvcore/base/thread_annotations.h"
 
 namespace kv::card {
 

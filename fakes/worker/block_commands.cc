@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fakes/worker/kv_caches.h"
-#include "kvcore/mem_info_segment.h"
+#include "kvcore/cache/mem_info_segment.h"
 
 namespace kv::worker {
 namespace {

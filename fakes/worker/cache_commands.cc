@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "fakes/worker/caches.h"
-#include "kvcore/client.h"
-#include "kvcore/message.h"
-#include "kvcore/socket_place.h"
+#include "kvcore/wire/client.h"
+#include "kvcore/wire/message.h"
+#include "kvcore/wire/socket_place.h"
 
 namespace kv::worker {
 namespace {

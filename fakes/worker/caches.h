@@ -13,14 +13,14 @@
 #include <mutex>
 #include <string>
 
-#include "fakes/limbo.h"
+#include "fakes/limbo/limbo.h"
 #include "fakes/worker/options.h"
-#include "kvcore/clock.h"
-#include "kvcore/listener.h"
-#include "kvcore/log.h"
-#include "kvcore/transfer.h"
-#include "kvcore/transfer_reader.h"
-#include "kvcore/vmm.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/listener/listener.h"
+#include "kvcore/base/log.h"
+#include "kvcore/transfer/transfer.h"
+#include "kvcore/transfer/transfer_reader.h"
+#include "kvcore/driver/vmm.h"
 
 namespace kv::worker {
 

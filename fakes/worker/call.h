@@ -12,7 +12,7 @@
 
 #include "fakes/worker/commands.h"
 #include "harness/board/kvdrill.h"
-#include "kvcore/status.h"
+#include "kvcore/base/status.h"
 
 namespace kv::worker {
 

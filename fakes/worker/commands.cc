@@ -17,7 +17,7 @@
 #include "fakes/worker/call.h"
 #include "fakes/worker/kv_caches.h"
 #include "kvcore/hook.h"
-#include "kvcore/socket_place.h"
+#include "kvcore/wire/socket_place.h"
 
 namespace kv::worker {
 namespace {

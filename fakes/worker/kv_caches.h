@@ -19,15 +19,15 @@
 #include <optional>
 #include <string>
 
-#include "kvcore/card_budget.h"
-#include "kvcore/clock.h"
-#include "kvcore/kv_allocator.h"
-#include "kvcore/kv_cache_manager.h"
-#include "kvcore/kv_layout.h"
-#include "kvcore/listener.h"
-#include "kvcore/log.h"
-#include "kvcore/mem_info_segment.h"
-#include "kvcore/page_allocator.h"
+#include "kvcore/cache/card_budget.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/memory/kv_allocator.h"
+#include "kvcore/cache/kv_cache_manager.h"
+#include "kvcore/memory/kv_layout.h"
+#include "kvcore/listener/listener.h"
+#include "kvcore/base/log.h"
+#include "kvcore/cache/mem_info_segment.h"
+#include "kvcore/cache/page_allocator.h"
 
 namespace kv::worker {
 

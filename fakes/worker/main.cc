@@ -14,8 +14,8 @@
 #include "fakes/worker/kv_caches.h"
 #include "fakes/worker/options.h"
 #include "harness/board/kvdrill.h"
-#include "kvcore/clock.h"
-#include "kvcore/runtime.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/runtime/runtime.h"
 
 namespace kv::worker {
 namespace {

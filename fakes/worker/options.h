@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kvcore/kv_allocator.h"
-#include "kvcore/runtime.h"
+#include "kvcore/memory/kv_allocator.h"
+#include "kvcore/runtime/runtime.h"
 
 namespace kv::worker {
 

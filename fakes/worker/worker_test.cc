@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/board/testing.h"
-#include "kvcore/listener_testing.h"
+#include "kvcore/listener/listener_testing.h"
 
 namespace kv {
 namespace {

@@ -70,7 +70,7 @@ TEST_F(CrashTest, AFaultLeavesItsFramesAndTheHonestStatus) {
   EXPECT_EQ(crash.value, SIGSEGV);
   EXPECT_EQ(label_of(crash), "main");
   // The innermost frame is the faulting instruction itself, in this program.
-  EXPECT_NE(first_line(crash).find("harness_board_crash_test+0x"), std::string::npos) << crash.text;
+  EXPECT_NE(first_line(crash).find("harness_board_tests+0x"), std::string::npos) << crash.text;
   EXPECT_GT(std::count(crash.text.begin(), crash.text.end(), '\n'), 3) << crash.text;
   EXPECT_NE(crash.text.find(" __libc_start_main"), std::string::npos) << crash.text;
   EXPECT_EQ(drill_.all(EventKind::kCrash).size(), 1u);
@@ -125,7 +125,7 @@ TEST_F(CrashTest, AJumpToNowhereIsReportedWithItsCallers) {
   }));
   const Event crash = drill_.wait_for(EventKind::kCrash);
   EXPECT_EQ(first_line(crash), "?+0x0");
-  EXPECT_NE(crash.text.find("harness_board_crash_test+0x"), std::string::npos) << crash.text;
+  EXPECT_NE(crash.text.find("harness_board_tests+0x"), std::string::npos) << crash.text;
 }
 
 TEST_F(CrashTest, AnEarlierHandlerOfTheEngineGetsItsTurn) {

@@ -1,0 +1,295 @@
+#include "harness/cli/suite.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "harness/process/card_ledger.h"
+#include "harness/process/describe.h"
+#include "harness/cli/engine.h"
+#include "harness/scenario/loader.h"
+#include "harness/scenario/names.h"
+#include "harness/drill/run_folder.h"
+#include "harness/steps/steps.h"
+#include "harness/drill/supervisor_launch.h"
+
+namespace kv::drill {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDescribeLimitMs = 10'000;
+constexpr int kInterrupted = 130;
+
+tl::expected<std::string, std::string> read_file(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    return tl::unexpected(fmt::format("{}: expected a regular file", path));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return tl::unexpected(fmt::format("{}: cannot be read", path));
+  return text.str();
+}
+
+// A path as one would type it in a shell.
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789_-./=:,+@%") == std::string::npos) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// Escapes what a pattern would take for its own, so that --filter names just this drill.
+std::string pattern_of(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) {
+    if (c == '*' || c == '?' || c == '[' || c == '\\') pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+// All that decides what a run does; from whatever folder it is repeated.
+std::string options_to_repeat(const CommandLine& line) {
+  std::string options;
+  if (!line.engine.empty()) options += " --engine " + shell_word(absolute(line.engine));
+  if (!line.driver.empty()) options += " --driver " + shell_word(absolute(line.driver));
+  if (line.card != CommandLine().card) options += " --card " + line.card;
+  if (line.runs_folder != CommandLine().runs_folder) {
+    options += " --runs " + shell_word(absolute(line.runs_folder));
+  }
+  return options;
+}
+
+tl::expected<Engine, SuiteError> describe_engine(const std::string& program) {
+  if (::access(program.c_str(), X_OK) != 0) {
+    return tl::unexpected(SuiteError{
+        {fmt::format("kvdrill: engine {}: not a program that can be started", program)}, 2});
+  }
+  auto text = describe(program, kDescribeLimitMs, inherited_environment());
+  if (!text) {
+    return tl::unexpected(
+        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, text.error().why)},
+                   text.error().interrupted ? kInterrupted : 4});
+  }
+  auto engine = engine_from_json(program, *text);
+  if (!engine) {
+    return tl::unexpected(
+        SuiteError{{fmt::format("kvdrill: engine {} --describe: {}", program, engine.error())}, 4});
+  }
+  return *std::move(engine);
+}
+
+tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
+  auto files = find_scenarios(line.paths);
+  if (!files) return tl::unexpected(SuiteError{{to_string(files.error())}, 2});
+  SuiteError faults;
+  for (const std::string& file : *files) {
+    auto text = read_file(file);
+    if (!text) {
+      faults.lines.push_back(text.error());
+      continue;
+    }
+    auto scenario = load_scenario(file, *text, suite->engine);
+    if (!scenario) {
+      for (const LoadError& error : scenario.error()) faults.lines.push_back(to_string(error));
+      continue;
+    }
+    for (const Scenario& other : suite->scenarios) {
+      if (other.name == scenario->name) {
+        faults.lines.push_back(
+            fmt::format("{}:1:1: the name '{}' is taken by {}, expected a name of its own", file,
+                        scenario->name, other.file));
+      }
+    }
+    for (const Drill& drill : scenario->drills) suite->proofs += drill.proofs.size();
+    suite->scenarios.push_back(*std::move(scenario));
+  }
+  if (!faults.lines.empty()) return tl::unexpected(std::move(faults));
+  return {};
+}
+
+}  // namespace
+
+tl::expected<Suite, SuiteError> open_suite(const CommandLine& line) {
+  Suite suite;
+  const fs::path here(own_folder());
+  const std::string program =
+      line.engine.empty() ? (here / "kvworker").string() : absolute(line.engine);
+  auto engine = describe_engine(program);
+  if (!engine) return tl::unexpected(std::move(engine.error()));
+  suite.engine = *std::move(engine);
+  suite.driver = !line.driver.empty()  ? absolute(line.driver)
+                 : line.card == "cuda" ? std::string("libcuda.so.1")
+                                       : (here / "card" / "libcuda.so.1").string();
+  suite.fake_card = line.driver.empty() ? line.card == "fake" : is_fake_card(suite.driver);
+  if (auto loaded = load_all(line, &suite); !loaded)
+    return tl::unexpected(std::move(loaded.error()));
+  return suite;
+}
+
+tl::expected<void, SuiteError> ready_to_run(const Suite& suite, const CommandLine& line) {
+  const auto refused = [](std::string text) {
+    return tl::unexpected(SuiteError{{"kvdrill: " + std::move(text)}, 2});
+  };
+  if (std::string why = why_not_loadable(suite.driver); !why.empty()) {
+    const std::string what = !line.driver.empty() ? "--driver " + line.driver
+                             : suite.fake_card    ? "the fake card " + suite.driver
+                                                  : "--card cuda";
+    return refused(fmt::format("{}: expected a driver library that can be loaded: {}", what, why));
+  }
+  std::size_t ipc = 0;
+  for (const Drill* drill : choose(suite, line)) {
+    for (const ProcessSpec& process : drill->processes) ipc = std::max(ipc, process.ipc.size());
+  }
+  if (std::string why = too_long_for_sockets(absolute(line.runs_folder), ipc); !why.empty()) {
+    return refused("--runs " + std::move(why));
+  }
+  return {};
+}
+
+bool chosen(const std::string& pattern, const Drill& drill) {
+  if (pattern.empty()) return true;
+  return ::fnmatch(pattern.c_str(), drill.full_name().c_str(), 0) == 0;
+}
+
+std::vector<const Drill*> choose(const Suite& suite, const CommandLine& line,
+                                 const std::set<std::string>* only) {
+  std::vector<const Drill*> drills;
+  for (const Scenario& scenario : suite.scenarios) {
+    for (const Drill& drill : scenario.drills) {
+      if (only != nullptr && only->count(drill.full_name()) == 0) continue;
+      if (chosen(line.filter, drill)) drills.push_back(&drill);
+    }
+  }
+  if (line.shuffle) {
+    // Written out so that a seed means the same order with every standard library.
+    std::mt19937_64 random(*line.shuffle);
+    for (std::size_t i = drills.size(); i > 1; --i) std::swap(drills[i - 1], drills[random() % i]);
+  }
+  if (line.shard_count > 1) {
+    std::vector<const Drill*> mine;
+    for (std::size_t i = line.shard_index - 1; i < drills.size(); i += line.shard_count) {
+      mine.push_back(drills[i]);
+    }
+    drills = std::move(mine);
+  }
+  return drills;
+}
+
+tl::expected<Address, std::string> pause_address(const Suite& suite, const std::string& text,
+                                                 const Drill& drill) {
+  auto address = parse_address(text);
+  if (!address) return address;
+  if (std::string why = why_not_site(suite.engine, address->site, Use::kAct); !why.empty()) {
+    return tl::unexpected(std::move(why));
+  }
+  std::vector<std::string> names;
+  for (const ProcessSpec& process : drill.processes) names.push_back(process.name);
+  if (!address->process.empty() &&
+      std::find(names.begin(), names.end(), address->process) == names.end()) {
+    return tl::unexpected(fmt::format("unknown process \"{}\"{}", address->process,
+                                      expected_one(address->process, names)));
+  }
+  return address;
+}
+
+Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, const Proof* proof) {
+  Job job;
+  job.drill = &drill;
+  job.proof = proof;
+  RunOptions& options = job.options;
+  options.engine = suite.engine.path;
+  options.driver = suite.driver;
+  options.fake_card = suite.fake_card;
+  options.runs_folder = absolute(line.runs_folder);
+  options.keep = line.keep;
+  if (proof != nullptr) {
+    options.skip = proof->skip;
+    options.expected_failures = proof->fails;
+  }
+  std::error_code error;
+  fs::path self = fs::read_symlink("/proc/self/exe", error);
+  options.repeat =
+      fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
+                  proof == nullptr ? "run" : "prove", shell_word(absolute(drill.position.file)),
+                  shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
+  return job;
+}
+
+std::string own_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? std::string(".") : self.parent_path().string();
+}
+
+std::string why_not_loadable(const std::string& library) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "cannot make a pipe";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[0]);
+    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) ::_exit(0);
+    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): one thread
+    const std::string_view text(why == nullptr ? "no reason given" : why);
+    ::_exit(::write(ends[1], text.data(), text.size()) > 0 ? 1 : 2);
+  }
+  ::close(ends[1]);
+  std::string why(pid < 0 ? "cannot start a process" : "");
+  char chunk[4096];
+  for (ssize_t n = 1; pid > 0 && n != 0;) {
+    n = ::read(ends[0], chunk, sizeof chunk);
+    if (n > 0) why.append(chunk, static_cast<std::size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (why.empty() && WIFSIGNALED(status)) {
+    why = fmt::format("loading it ends in signal {}", WTERMSIG(status));
+  }
+  return why;
+}
+
+std::string reason_to_skip(const Suite& suite, const Drill& drill, const Proof* proof) {
+  const Drill usual;
+  if (!suite.fake_card &&
+      (drill.devices != usual.devices || drill.device_bytes != usual.device_bytes)) {
+    return "the file asks for a card of its own size or number, and a real one is as it is";
+  }
+  return reason_to_skip(drill, proof);
+}
+
+std::string reason_to_skip(const Drill& drill, const Proof* proof, std::string_view sanitizer) {
+  const auto holds = [sanitizer](const std::vector<std::string>& list) {
+    return !sanitizer.empty() && std::find(list.begin(), list.end(), sanitizer) != list.end();
+  };
+  const auto because = [sanitizer](const std::string& reason) {
+    return fmt::format("not under {}, as the file says{}{}", sanitizer, reason.empty() ? "" : ": ",
+                       reason);
+  };
+  if (proof != nullptr && holds(proof->not_under)) return because(proof->reason);
+  return holds(drill.not_under) ? because(drill.not_under_reason) : std::string();
+}
+
+}  // namespace kv::drill

@@ -1,0 +1,172 @@
+#include "harness/drill/supervisor_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "harness/process/leftovers.h"
+#include "harness/process/stuck.h"
+#include "harness/drill/supervisor_launch.h"
+
+namespace kv::drill {
+namespace {
+
+constexpr std::size_t kLastWordsBytes = 400;
+
+// The first step that says how a process ends, for one that ended before the drill came to it.
+const EndedStep* said_later(const std::vector<Step>& steps, const std::string& process) {
+  for (const Step& step : steps) {
+    if (const auto* ended = std::get_if<EndedStep>(&step.deed)) {
+      if (ended->process == process && (ended->code || ended->signal)) return ended;
+    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
+      if (const auto* found = said_later(repeat->steps, process)) return found;
+    }
+  }
+  return nullptr;
+}
+
+// The signal of the crash order that acted on this process, 0 without.
+int crashed_by_order(const Instance& instance, const Moments& moments, const Executor& executor) {
+  for (const Event& event : moments.events()) {
+    if (event.torn || event.kind != EventKind::kActed || event.process != instance.index) continue;
+    if (const int signal = executor.crash_signal(event.value)) return signal;
+  }
+  return 0;
+}
+
+// The frames that a process reported when it crashed. They are looked up by name and line, unless
+// the crash is what a proof asks for.
+std::string crash_of(const Instance& instance, const RecordSources& from) {
+  constexpr int kSymbolsLimitMs = 5'000;
+  const auto& expected = from.options.expected_failures;
+  const bool quick = std::find(expected.begin(), expected.end(), "no_crash") != expected.end();
+  for (const Event& event : from.situation.moments().events()) {
+    if (event.torn || event.kind != EventKind::kCrash || event.process != instance.index) continue;
+    if (quick) return std::string(event.text);
+    std::string frames = symbolised(event.text, find_addr2line(), kSymbolsLimitMs);
+    from.folder.append("stacks.txt", fmt::format("{} ({}) crashed\n\n{}\n", instance.name(),
+                                                 instance.child.pid(), frames));
+    return frames;
+  }
+  return {};
+}
+
+Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
+  Record::Ended ended;
+  ended.process = instance.name();
+  ended.pid = instance.child.pid();
+  ended.end = instance.end;
+  ended.expected = instance.expected;
+  ended.asked = instance.asked || instance.expected.any;
+  ended.ready = instance.ready;
+  ended.owes_everything = owes_everything(instance);
+  ended.descriptors_left = instance.descriptors_left;
+  ended.threads_left = instance.threads_left;
+  if (!instance.end_said && !instance.expected.any) {
+    if (const int signal = crashed_by_order(instance, from.situation.moments(), from.executor)) {
+      ended.asked = true;
+      ended.expected.code.reset();
+      ended.expected.signal = signal;
+    } else if (from.executor.findings().cut_at) {
+      if (const EndedStep* later = said_later(from.drill.steps, instance.name())) {
+        ended.asked = true;
+        ended.expected.code = later->code;
+        ended.expected.signal = later->signal;
+      }
+    }
+  }
+  if (!ended_well(ended)) {
+    ended.last_words = last_words(instance.stderr_path, kLastWordsBytes);
+    ended.crash = crash_of(instance, from);
+  }
+  return ended;
+}
+
+// Files that nobody is to blame for: those that a process had announced and, ended without a
+// chance, could not remove, and those that the drill itself put there.
+std::vector<std::string> excused_files(const RecordSources& from) {
+  std::vector<std::string> files;
+  for (const Instance& instance : from.situation.instances()) {
+    const bool owes = owes_everything(instance);
+    for (const auto& [name, value] : instance.facts) {
+      if (!value.starts_with('/')) continue;
+      // Whoever took over the path of a process that died took over its removal.
+      std::erase(files, value);
+      if (!owes) files.push_back(value);
+    }
+  }
+  const auto& placed = from.executor.placed();
+  files.insert(files.end(), placed.begin(), placed.end());
+  return files;
+}
+
+// Below the folder in which the engines run, without what the harness itself has there.
+std::vector<std::string> files_left(const RecordSources& from) {
+  const std::string& root = from.folder.path();
+  auto left = unexcused(root, tree(root), excused_files(from));
+  std::erase_if(left, [&from](const std::string& entry) {
+    const auto slash = entry.find('/');
+    const std::string top = entry.substr(0, slash);
+    if (top == "s" || top == "m") return slash == entry.size() - 1;
+    return from.own_files.count(top) != 0;
+  });
+  return left;
+}
+
+std::vector<std::string> default_left(const RecordSources& from) {
+  std::set<std::string> names;
+  for (const ProcessSpec& process : from.drill.processes) {
+    names.insert(ipc_of(process, from.folder));
+  }
+  std::vector<std::string> left;
+  for (const std::string& name : names) {
+    for (std::string& entry : default_places(name)) left.push_back(std::move(entry));
+  }
+  return left;
+}
+
+}  // namespace
+
+std::vector<AllowedLog> allowed_logs(const std::vector<Step>& steps) {
+  std::vector<AllowedLog> allowed;
+  for (const Step& step : steps) {
+    if (const auto* logged = std::get_if<LoggedStep>(&step.deed)) {
+      allowed.push_back({logged->process, logged->text});
+    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
+      for (AllowedLog& one : allowed_logs(repeat->steps)) allowed.push_back(std::move(one));
+    }
+  }
+  return allowed;
+}
+
+Record make_record(const RecordSources& from, std::vector<std::string> orphans) {
+  from.situation.take_in();
+  const Findings& findings = from.executor.findings();
+  Record record;
+  record.events = from.situation.moments().events();
+  record.processes = from.situation.moments().processes();
+  for (const Instance& instance : from.situation.instances()) {
+    record.ended.push_back(ended_of(instance, from));
+  }
+  record.processes_left = std::move(orphans);
+  record.hang = findings.hang;
+  record.hang_position = findings.hang_position;
+  record.log_allowed = allowed_logs(from.drill.steps);
+  record.card_looked_at = from.options.fake_card;
+  record.cut_short = findings.cut_at;
+  if (record.cut_short) return record;  // what is left then is not judged
+  if (from.options.fake_card) {
+    if (auto card = read_ledger(from.folder.ledger())) {
+      record.card = *std::move(card);
+    } else {
+      record.card_unreadable = card.error();
+    }
+  }
+  record.files_left = files_left(from);
+  record.default_left = default_left(from);
+  return record;
+}
+
+}  // namespace kv::drill

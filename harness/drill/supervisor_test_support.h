@@ -1,0 +1,153 @@
+// For tests of whole runs: hand-made drills, and what came of them.
+//
+// Threads: one. Ownership: the fixture removes its folder.
+#ifndef HARNESS_DRILL_SUPERVISOR_TEST_SUPPORT_H_
+#define HARNESS_DRILL_SUPERVISOR_TEST_SUPPORT_H_
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/drill/supervisor.h"
+
+namespace kv::drill {
+
+class SupervisorTest : public ::testing::Test {
+ public:
+  SupervisorTest() {
+    std::string folder = "/tmp/kvsXXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) ADD_FAILURE() << "mkdtemp: " << errno;
+    folder_ = folder;
+    drill_.scenario = "made up";
+    drill_.position = {"made_up.toml", 1, 1};
+    // What is known only when the deadline has come does not pass here.
+    drill_.deadline_ns = 3'600'000'000'000;
+    ProcessSpec worker;
+    worker.name = "worker";
+    worker.role = "worker";
+    drill_.processes = {worker};
+    options_.engine = KVDRILL_BUILD_DIR "/example_engine";
+    options_.driver = "none";
+    options_.runs_folder = folder_ + "/r";
+    options_.repeat = "kvdrill run made_up.toml";
+  }
+  ~SupervisorTest() override {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+
+  SupervisorTest& step(Deed deed, std::string text, std::string id = "") {
+    Step made;
+    made.deed = std::move(deed);
+    made.text = std::move(text);
+    made.id = std::move(id);
+    made.position = {"made_up.toml", static_cast<int>(drill_.steps.size()) + 2, 3};
+    drill_.steps.push_back(std::move(made));
+    return *this;
+  }
+  SupervisorTest& start() { return step(StartStep{"worker"}, "start worker"); }
+  SupervisorTest& exit() { return step(ExitStep{"worker"}, "exit worker"); }
+  SupervisorTest& send() {
+    step(ConnectStep{"c", "worker", "", false}, "c connects");
+    return step(SendStep{"c", "hello", {}, {}}, "c sends");
+  }
+  SupervisorTest& hold(const std::string& site) {
+    GiveStep give;
+    give.at.site = site;
+    give.as = site;
+    return step(give, "hold " + site);
+  }
+  SupervisorTest& wait(const std::string& site) {
+    WaitStep wait;
+    wait.at.site = site;
+    return step(wait, "wait " + site);
+  }
+  SupervisorTest& call(const std::string& command) {
+    return step(CallStep{"worker", command, "stop", Value::Dict{}}, "call " + command);
+  }
+
+  SupervisorTest& shut_down() {
+    return call("shutdown").step(ReturnsStep{"stop", "done", ""}, "stop returns").exit();
+  }
+
+  // The run in a process of its own, as the runner does it.
+  DrillResult run() {
+    const Supervisor supervisor = fork_drill(drill_, options_, -1);
+    const DrillResult result = result_of(supervisor);
+    int status = 0;
+    EXPECT_EQ(::waitpid(supervisor.pid, &status, 0), supervisor.pid);
+    return result;
+  }
+  static DrillResult result_of(const Supervisor& supervisor) {
+    std::string line;
+    char chunk[4096];
+    for (;;) {
+      pollfd entry{supervisor.result_fd, POLLIN, 0};
+      ::poll(&entry, 1, -1);
+      const ssize_t n = ::read(supervisor.result_fd, chunk, sizeof chunk);
+      if (n == 0) break;
+      if (n > 0) line.append(chunk, static_cast<std::size_t>(n));
+    }
+    ::close(supervisor.result_fd);
+    auto result = result_from_json(line);
+    EXPECT_TRUE(result) << result.error() << ": " << line;
+    return result ? *result : DrillResult{};
+  }
+
+  static std::set<std::string> failed(const DrillResult& result) {
+    std::set<std::string> names;
+    for (const CheckResult& check : result.checks) {
+      if (check.verdict == Verdict::kFail) names.insert(check.name);
+    }
+    return names;
+  }
+  static CheckResult check(const DrillResult& result, const std::string& name) {
+    for (const CheckResult& one : result.checks) {
+      if (one.name == name) return one;
+    }
+    ADD_FAILURE() << "no check '" << name << "'";
+    return {};
+  }
+  static std::string reasons(const DrillResult& result) {
+    std::string all;
+    for (const CheckResult& one : result.checks) {
+      if (one.verdict != Verdict::kPass) {
+        all += std::string(verdict_name(one.verdict)) + " " + one.name + ": " + one.why + "\n";
+      }
+    }
+    return all;
+  }
+  static std::string contents(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::vector<std::string> run_folders() const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.runs_folder, error)) {
+      names.push_back(entry.path());
+    }
+    return names;
+  }
+
+  std::string folder_;
+  Drill drill_;
+  RunOptions options_;
+};
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_DRILL_SUPERVISOR_TEST_SUPPORT_H_

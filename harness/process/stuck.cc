@@ -1,0 +1,197 @@
+#include "harness/process/stuck.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "harness/process/process.h"
+
+namespace kv::drill {
+namespace {
+
+// What a thread of the board has said of itself.
+struct Said {
+  std::string last;
+  std::int64_t since_ns = 0;
+  std::string held_at;  // empty: it is not held
+};
+
+using ThreadKey = std::pair<std::uint16_t, std::uint16_t>;
+
+// The moment of an event in the words of an address; empty when the event is none.
+std::string moment_of(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kPoint:
+    case EventKind::kNote:
+      return fmt::format("{}[{}]", event.name, event.key);
+    case EventKind::kDone:
+      return fmt::format("{}[{}]{}", event.name, event.key,
+                         event.name.ends_with(".done") ? "" : ".done");
+    case EventKind::kCall:
+      return fmt::format("call {}", event.name);
+    default:
+      return {};
+  }
+}
+
+std::map<ThreadKey, Said> what_threads_said(const std::vector<Event>& events) {
+  std::map<ThreadKey, Said> all;
+  for (const Event& event : events) {
+    if (event.torn) continue;
+    const ThreadKey thread{event.process, event.thread};
+    if (event.kind == EventKind::kReturn) {
+      all.erase(thread);
+    } else if (event.kind == EventKind::kReleased) {
+      all[thread].held_at.clear();
+    } else if (event.kind == EventKind::kActed &&
+               (event.text == "hold" || event.text == "freeze")) {
+      all[thread].held_at = fmt::format("{}[{}]", event.name, event.key);
+    } else if (std::string moment = moment_of(event); !moment.empty()) {
+      all[thread].last = std::move(moment);
+      all[thread].since_ns = event.time_ns;
+    }
+  }
+  return all;
+}
+
+int rank_of(const Waiter& waiter) {
+  return waiter.held ? 0 : waiter.last.empty() ? 2 : 1;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return lines;
+}
+
+// "module+0xoffset" of a frame: the two halves, or nothing when it is not of that form.
+std::pair<std::string, std::string> place_of(std::string_view frame) {
+  const auto word = frame.substr(0, frame.find(' '));
+  const auto plus = word.rfind("+0x");
+  if (plus == std::string_view::npos || plus == 0) return {};
+  return {std::string(word.substr(0, plus)), std::string(word.substr(plus + 1))};
+}
+
+}  // namespace
+
+std::vector<Waiter> who_waits(const std::vector<ThreadState>& threads,
+                              const std::vector<ProcessInfo>& processes,
+                              const std::vector<Event>& events) {
+  const auto said = what_threads_said(events);
+  std::vector<Waiter> waiters;
+  for (const ThreadState& thread : threads) {
+    Waiter waiter;
+    waiter.pid = thread.pid;
+    waiter.tid = thread.tid;
+    waiter.label = thread.comm;
+    waiter.where = thread.state == 'T' ? "stopped" : thread.call;
+    if (thread.timed) waiter.where += " (with a limit)";
+    for (std::uint16_t p = 0; p < processes.size(); ++p) {
+      if (processes[p].pid != thread.pid) continue;
+      waiter.process = processes[p].name;
+      for (std::uint16_t t = 0; t < processes[p].threads.size(); ++t) {
+        const ThreadInfo& known = processes[p].threads[t];
+        if (known.tid != thread.tid) continue;
+        if (!known.label.empty()) waiter.label = known.label;
+        const auto found = said.find({p, t});
+        if (found == said.end()) continue;
+        waiter.last = found->second.last;
+        waiter.since_ns = found->second.since_ns;
+        if (found->second.held_at.empty()) continue;
+        waiter.held = true;
+        waiter.where = "held at " + found->second.held_at;
+        waiter.whom = "the drill";
+      }
+    }
+    waiters.push_back(std::move(waiter));
+  }
+  std::stable_sort(waiters.begin(), waiters.end(),
+                   [](const Waiter& a, const Waiter& b) { return rank_of(a) < rank_of(b); });
+  return waiters;
+}
+
+std::string in_short(const std::vector<Waiter>& waiters) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  std::size_t told = 0, busy = 0;
+  for (const Waiter& waiter : waiters) {
+    if (rank_of(waiter) == 2) continue;
+    if (++busy > kShown) continue;
+    if (told++ > 0) text += "; ";
+    text += fmt::format("{}/{} ", waiter.process, waiter.label);
+    text += waiter.held
+                ? "is " + waiter.where
+                : fmt::format("{} {} after {}", waiter.where == "running" ? "is" : "waits in",
+                              waiter.where, waiter.last);
+  }
+  if (busy > kShown) text += fmt::format("; and {} more", busy - kShown);
+  if (busy == 0) {
+    text = waiters.empty() ? "no process lives" : "every thread is idle";
+  }
+  return text;
+}
+
+std::string as_table(const std::vector<Waiter>& waiters, std::int64_t now_ns) {
+  std::string text = fmt::format("{:<28} {:>8}  {:<30} {:<34} {:>12}  {}\n", "process/thread",
+                                 "tid", "waits in", "last moment", "since", "for");
+  for (const Waiter& waiter : waiters) {
+    const std::string since =
+        waiter.since_ns == 0
+            ? "-"
+            : fmt::format("{:.3f} ms", static_cast<double>(now_ns - waiter.since_ns) / 1e6);
+    fmt::format_to(std::back_inserter(text), "{:<28} {:>8}  {:<30} {:<34} {:>12}  {}\n",
+                   waiter.process + "/" + waiter.label, waiter.tid, waiter.where,
+                   waiter.last.empty() ? "-" : waiter.last, since,
+                   waiter.whom.empty() ? "-" : waiter.whom);
+  }
+  return text;
+}
+
+std::string symbolised(std::string_view frames, const std::string& addr2line, int limit_ms) {
+  const auto lines = lines_of(frames);
+  std::map<std::string, std::set<std::string>> offsets;
+  for (const auto line : lines) {
+    const auto [module, offset] = place_of(line);
+    if (!module.empty() && module.front() == '/') offsets[module].insert(offset);
+  }
+  std::map<std::pair<std::string, std::string>, std::string> names;
+  for (const auto& [module, its] : offsets) {
+    if (addr2line.empty()) break;
+    std::vector<std::string> arguments = {"-C", "-f", "-p", "-e", module};
+    arguments.insert(arguments.end(), its.begin(), its.end());
+    const auto output = output_of(addr2line, arguments, {{"PATH", "/usr/bin:/bin"}}, limit_ms);
+    if (!output) continue;
+    const auto answers = lines_of(*output);
+    if (answers.size() != its.size()) continue;
+    auto answer = answers.begin();
+    for (const auto& offset : its) {
+      if (!answer->starts_with("??")) names[{module, offset}] = *answer;
+      ++answer;
+    }
+  }
+  std::string text;
+  for (const auto line : lines) {
+    const auto found = names.find(place_of(line));
+    fmt::format_to(std::back_inserter(text), "    {}{}\n", line,
+                   found == names.end() ? "" : "  = " + found->second);
+  }
+  return text;
+}
+
+std::string find_addr2line() {
+  for (const char* path : {"/usr/bin/addr2line", "/usr/bin/llvm-addr2line", "/bin/addr2line"}) {
+    if (::access(path, X_OK) == 0) return path;
+  }
+  return {};
+}
+
+}  // namespace kv::drill

@@ -1,0 +1,164 @@
+#include "harness/report/report_folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+namespace kv::drill {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kDrills = "/drills.json";
+constexpr const char* kProofs = "/proofs.json";
+
+Json to_object(const PartOrigin& origin) {
+  return {
+      {"command", origin.command}, {"when", origin.when}, {"base", origin.base}, {"ns", origin.ns}};
+}
+
+PartOrigin origin_in(const Json& json) {
+  return {json.at("command").get<std::string>(), json.at("when").get<std::string>(),
+          json.at("base").get<std::string>(), json.at("ns").get<std::int64_t>()};
+}
+
+Json to_object(const ProofResult& proof) {
+  return {{"scenario", proof.scenario},
+          {"file", proof.file},
+          {"skip", proof.skip},
+          {"fails", proof.fails},
+          {"why", proof.why},
+          {"ms", proof.ms},
+          {"runs", proof.runs},
+          {"missed", proof.missed},
+          {"folder", proof.folder},
+          {"repeat", proof.repeat},
+          {"verdict", std::string(verdict_name(proof.verdict))}};
+}
+
+ProofResult proof_in(const Json& json) {
+  ProofResult proof;
+  json.at("scenario").get_to(proof.scenario);
+  json.at("file").get_to(proof.file);
+  json.at("skip").get_to(proof.skip);
+  json.at("fails").get_to(proof.fails);
+  json.at("why").get_to(proof.why);
+  json.at("ms").get_to(proof.ms);
+  json.at("runs").get_to(proof.runs);
+  json.at("missed").get_to(proof.missed);
+  json.at("folder").get_to(proof.folder);
+  json.at("repeat").get_to(proof.repeat);
+  const auto name = json.at("verdict").get<std::string>();
+  const auto verdict = verdict_by_name(name);
+  if (!verdict) throw Json::other_error::create(501, "unknown verdict '" + name + "'", &json);
+  proof.verdict = *verdict;
+  return proof;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Nothing: there is no such file, or, with a note, one that is no part of a report.
+template <typename Part>
+std::optional<Part> kept(const std::string& path,
+                         tl::expected<Part, std::string> (*read)(std::string_view),
+                         std::vector<std::string>* notes) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  if (!fs::is_regular_file(path, error)) {
+    notes->push_back(path + ": left out of the page: not a regular file");
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  auto part = read(text.str());
+  if (part) return *std::move(part);
+  notes->push_back(fmt::format("{}: left out of the page: {}", path, part.error()));
+  return std::nullopt;
+}
+
+// A pipe would be waited for, and whatever else is there is not ours.
+bool write_part(const std::string& path, std::string_view text, std::string* why) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+    *why = fmt::format("cannot write {}: not a regular file", path);
+    return false;
+  }
+  return write_file(path, text, why);
+}
+
+bool write_page(const std::string& folder, const PageInput& page, std::string* why) {
+  return write_part(folder + "/index.html", index_html(page), why);
+}
+
+}  // namespace
+
+std::string drills_to_json(const DrillsPart& part) {
+  Json results = Json::array();
+  for (const DrillResult& result : part.results) {
+    results.push_back(Json::parse(result_to_json(result)));
+  }
+  return text_of({{"origin", to_object(part.origin)}, {"drills", results}});
+}
+
+std::string proofs_to_json(const ProofsPart& part) {
+  Json results = Json::array();
+  for (const ProofResult& result : part.results) results.push_back(to_object(result));
+  return text_of({{"origin", to_object(part.origin)}, {"proofs", results}});
+}
+
+tl::expected<DrillsPart, std::string> drills_from_json(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    DrillsPart part{origin_in(json.at("origin")), {}};
+    for (const Json& one : json.at("drills")) {
+      auto result = result_from_json(one.dump());
+      if (!result) return tl::unexpected(result.error());
+      part.results.push_back(*std::move(result));
+    }
+    return part;
+  } catch (const Json::exception& error) {
+    return tl::unexpected(std::string("not a run's part of a report: ") + error.what());
+  }
+}
+
+tl::expected<ProofsPart, std::string> proofs_from_json(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    ProofsPart part{origin_in(json.at("origin")), {}};
+    for (const Json& one : json.at("proofs")) part.results.push_back(proof_in(one));
+    return part;
+  } catch (const Json::exception& error) {
+    return tl::unexpected(std::string("not the proofs' part of a report: ") + error.what());
+  }
+}
+
+bool report_drills(const std::string& folder, const DrillsPart& part,
+                   std::vector<std::string>* notes, std::string* why) {
+  if (!write_part(folder + kDrills, drills_to_json(part), why)) return false;
+  return write_page(folder, {part, kept(folder + kProofs, proofs_from_json, notes)}, why);
+}
+
+bool report_proofs(const std::string& folder, const ProofsPart& part,
+                   std::vector<std::string>* notes, std::string* why) {
+  if (!write_part(folder + kProofs, proofs_to_json(part), why)) return false;
+  return write_page(folder, {kept(folder + kDrills, drills_from_json, notes), part}, why);
+}
+
+PartOrigin part_origin(std::string command, std::int64_t ns) {
+  std::error_code error;
+  return {std::move(command), fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))),
+          fs::current_path(error).string(), ns};
+}
+
+}  // namespace kv::drill

@@ -1,0 +1,28 @@
+// Values with units, and the syntax of addresses: the small grammars inside a scenario's texts.
+// The functions that others use are declared in loader.h; here is what only the loader needs.
+//
+// Threads, ownership: functions and values.
+#ifndef HARNESS_SCENARIO_UNITS_H_
+#define HARNESS_SCENARIO_UNITS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace kv::drill {
+
+// "00 00 00 05 ff": pairs of hexadecimal digits, with or without spaces between them.
+tl::expected<std::string, std::string> parse_hex(std::string_view text);
+// "250ms", "5s", "2MiB": the shortest exact form.
+std::string show_duration(std::int64_t ns);
+std::string show_bytes(std::int64_t bytes);
+
+// The names in braces of a path: "{run}/x" has "run", "{worker.socket}" has "worker.socket".
+// Error: a brace without its partner, or nothing between them.
+tl::expected<std::vector<std::string>, std::string> template_names(std::string_view path);
+
+}  // namespace kv::drill
+
+#endif  // HARNESS_SCENARIO_UNITS_H_
