@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
+#include "harness/base/json.h"
 #include "harness/cli/commands_internal.h"
 #include "harness/report/report.h"
 
@@ -63,7 +63,7 @@ void print_annotations(std::string_view lines, bool text) {
 }
 
 int list_command(const Suite& suite, const CommandLine& line) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  Json all = Json::array();
   std::uint64_t drills = 0, proofs = 0;
   for (const Scenario& scenario : suite.scenarios) {
     if (line.format == "text") {
@@ -86,7 +86,7 @@ int list_command(const Suite& suite, const CommandLine& line) {
     }
   }
   if (line.format == "json") {
-    fmt::print("{}\n", all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", dump_json(all, 1));
   } else {
     fmt::print("{}, {} in {}\n", counted(drills, "drill"), counted(proofs, "proof"),
                counted(suite.scenarios.size(), "file"));

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "harness/base/json.h"
 #include "harness/cli/commands.h"
 #include "harness/report/report.h"
 #include "harness/base/surroundings.h"
@@ -20,7 +20,6 @@
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::ordered_json;
 
 // Smaller differences of time are noise on any machine.
 constexpr std::int64_t kWorthTellingMs = 20;
@@ -115,7 +114,7 @@ tl::expected<Judgements, std::string> judgements_from_json(std::string_view text
     return tl::unexpected(fmt::format("{}, {}", what, kExpected));
   };
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     Judgements found;
     found.of_proofs = json.is_object() && json.contains("proofs");
     if (!json.is_object() || (!found.of_proofs && !json.contains("scenarios"))) {
@@ -199,7 +198,7 @@ std::string comparison_json(const Comparison& comparison) {
   }
   json["times"] = std::move(times);
   json["same"] = comparison.same;
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump_json(json, 1) + "\n";
 }
 
 int compare_command(const CommandLine& line) {

@@ -6,16 +6,15 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "harness/base/json.h"
 #include "harness/board/kvdrill.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::json;
 using Names = std::vector<std::string>;
 
 // A list of texts, or of objects with a "name" (commands also say what they do).
@@ -59,7 +58,7 @@ std::string twice_named(const Engine& engine) {
 }  // namespace
 
 tl::expected<Engine, std::string> engine_from_json(const std::string& path, std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = try_parse_json(text);
   if (!json.is_object()) {
     return tl::unexpected(
         std::string("the output is no JSON object, expected the description of "

@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <system_error>
 
+#include "harness/base/json.h"
 #include "harness/report/report.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::json;
 
 // The same on every machine and with every library (FNV-1a): it is part of a file's name.
 std::uint64_t hash(const std::string& text) {
@@ -32,7 +32,7 @@ tl::expected<std::set<std::string>, std::string> read_last_failed(const std::str
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::set<std::string>();
   std::ifstream file(path, std::ios::binary);
-  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json json = try_parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
   const auto failed = json.is_object() ? json.find("failed") : json.end();
   std::set<std::string> names;
   bool good = json.is_object() && failed != json.end() && failed->is_array();
@@ -56,7 +56,7 @@ bool write_last_failed(const std::string& path, const std::string& folder,
     return !error;
   }
   const Json json = {{"folder", folder}, {"failed", names}};
-  return write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", why);
+  return write_file(path, dump_json(json, 1) + "\n", why);
 }
 
 }  // namespace kv::drill

@@ -4,30 +4,28 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "harness/base/json.h"
 #include "harness/report/report.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::json;
 
 constexpr const char* kKey = "paused";
 
 }  // namespace
 
 std::string to_line(const Pause& pause) {
-  return Json{{kKey, pause.at},
-              {"thread", pause.thread},
-              {"pid", pause.pid},
-              {"tid", pause.tid},
-              {"folder", pause.folder}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json({{kKey, pause.at},
+                    {"thread", pause.thread},
+                    {"pid", pause.pid},
+                    {"tid", pause.tid},
+                    {"folder", pause.folder}});
 }
 
 std::optional<Pause> pause_from_line(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json json = try_parse_json(line);
   if (!json.is_object() || !json.contains(kKey)) return std::nullopt;
   return Pause{json.value(kKey, ""), json.value("thread", ""), json.value("pid", 0),
                json.value("tid", 0), json.value("folder", "")};

@@ -8,12 +8,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include "harness/base/json.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::ordered_json;
 
 std::string word(Verdict verdict, bool color) {
   const std::string_view name = verdict_name(verdict);
@@ -29,7 +28,7 @@ std::string place(const Position& position) {
 
 // Bytes that are not UTF-8 come from engines and peers: they are shown, never thrown on.
 std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return dump_json(json, indent);
 }
 
 // Whatever engines and files say comes through here, so that no terminal takes it for an order.

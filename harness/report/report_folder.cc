@@ -6,16 +6,15 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <utility>
+#include "harness/base/json.h"
 
 namespace kv::drill {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr const char* kDrills = "/drills.json";
 constexpr const char* kProofs = "/proofs.json";
@@ -64,7 +63,7 @@ ProofResult proof_in(const Json& json) {
 }
 
 std::string text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump_json(json, 1) + "\n";
 }
 
 // Nothing: there is no such file, or, with a note, one that is no part of a report.
@@ -106,7 +105,7 @@ bool write_page(const std::string& folder, const PageInput& page, std::string* w
 std::string drills_to_json(const DrillsPart& part) {
   Json results = Json::array();
   for (const DrillResult& result : part.results) {
-    results.push_back(Json::parse(result_to_json(result)));
+    results.push_back(parse_json(result_to_json(result)));
   }
   return text_of({{"origin", to_object(part.origin)}, {"drills", results}});
 }
@@ -119,10 +118,10 @@ std::string proofs_to_json(const ProofsPart& part) {
 
 tl::expected<DrillsPart, std::string> drills_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     DrillsPart part{origin_in(json.at("origin")), {}};
     for (const Json& one : json.at("drills")) {
-      auto result = result_from_json(one.dump());
+      auto result = result_from_json(dump_json(one));
       if (!result) return tl::unexpected(result.error());
       part.results.push_back(*std::move(result));
     }
@@ -134,7 +133,7 @@ tl::expected<DrillsPart, std::string> drills_from_json(std::string_view text) {
 
 tl::expected<ProofsPart, std::string> proofs_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     ProofsPart part{origin_in(json.at("origin")), {}};
     for (const Json& one : json.at("proofs")) part.results.push_back(proof_in(one));
     return part;

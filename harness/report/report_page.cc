@@ -7,30 +7,10 @@
 #include <map>
 
 #include "harness/report/report.h"
+#include "harness/report/web_page.h"
 
 namespace kv::drill {
 namespace {
-
-constexpr const char* kStyle = R"css(
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --line: #d9dee3; --paper: #fff;
-  --pass: #1a7f37; --fail: #cf222e; --void: #9a6700; --skip: #5b6570; --bar: #b6c7d9; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --soft: #9aa4ae; --line: #333a41;
-  --paper: #14181c; --pass: #4ac26b; --fail: #ff7b72; --void: #d4a72c; --bar: #3b5068; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1160px; margin: 2rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.35rem; margin: 0 0 .2rem; } h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; }
-p.sum { color: var(--soft); margin: 0 0 1rem; } code, .why { font-family: ui-monospace, monospace;
-  font-size: .86em; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
-  padding: .32rem .6rem .32rem 0; border-top: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 500; border-top: 0; } td.ms { text-align: right;
-  font-variant-numeric: tabular-nums; white-space: nowrap; width: 9rem; }
-td.v { width: 4rem; font-weight: 600; } .pass { color: var(--pass); } .fail, .error { color: var(--fail); }
-.void { color: var(--void); } .skip { color: var(--skip); } .arm { padding-left: 1.2rem; }
-.bar { display: inline-block; height: .55rem; background: var(--bar); margin-right: .5rem; }
-.n { color: var(--soft); font-size: .86em; margin-left: .6rem; } a { color: inherit; }
-.why { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; } summary { cursor: pointer; }
-)css";
 
 std::string verdict_cell(Verdict verdict) {
   return fmt::format("<td class=\"v {0}\">{0}</td>", verdict_name(verdict));
@@ -171,11 +151,7 @@ std::string index_html(const PageInput& input) {
   for (const auto* verdicts : {&drills, &proofs}) {
     for (const Verdict verdict : *verdicts) totals.add(verdict);
   }
-  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
-  out += "<meta name=\"viewport\" content=\"width=device-width\"><title>kvdrill</title>\n<style>";
-  out += kStyle;
-  out += "</style></head><body>\n";
-  out += fmt::format("<h1>kvdrill: {}</h1>\n",
+  std::string out = fmt::format("<h1>kvdrill: {}</h1>\n",
                      totals.exit_code() == 0 ? "all passed" : "not all passed");
   if (input.drills) {
     out += "<h2>Drills</h2>\n" + origin_of(input.drills->origin, drills) + drills_table(input);
@@ -185,7 +161,7 @@ std::string index_html(const PageInput& input) {
                       : std::string(
                             "<p class=\"sum\">Not run for this page yet: <code>kvdrill prove "
                             "--report</code> with the same folder adds them.</p>\n");
-  return out + "</body></html>\n";
+  return web_page("page.html", "report", out);
 }
 
 }  // namespace kv::drill

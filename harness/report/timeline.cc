@@ -6,17 +6,16 @@
 #include <charconv>
 #include <cstddef>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "harness/report/timeline_page.h"
+#include "harness/base/json.h"
+#include "harness/report/web_page.h"
 #include "harness/verdict/trace.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::json;
 
 bool is_drill(const Event& event, std::string_view name) {
   return !event.torn && event.kind == EventKind::kSupervisor && event.name == name;
@@ -132,7 +131,7 @@ std::string data_of(const TimelineInput& input) {
                     {"kinds", std::move(kinds)},
                     {"names", std::move(names)},
                     {"events", std::move(rows)}};
-  const std::string text = all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = dump_json(all);
   // In JSON '<' is only ever part of a text. Without it nothing can end the element or open a
   // comment in it.
   std::string safe;
@@ -172,20 +171,8 @@ std::vector<std::uint64_t> moments_of(const CheckResult& check, const std::vecto
 }
 
 std::string timeline_html(const TimelineInput& input) {
-  std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
-  page += "<meta name=\"viewport\" content=\"width=device-width\"><title>timeline</title>\n<style>";
-  page += kTimelineStyle;
-  page += "</style></head><body>\n";
-  page += kTimelineBody;
-  page += "<script type=\"application/json\" id=\"data\">";
-  page += data_of(input);
-  page += "</script>\n<script>";
-  for (const char* part :
-       {kTimelineModel, kTimelineDrawing, kTimelineAxis, kTimelineHands, kTimelineInput}) {
-    page += part;
-  }
-  page += "</script></body></html>\n";
-  return page;
+  return web_page("timeline.html", "data",
+                  "<script type=\"application/json\" id=\"data\">" + data_of(input) + "</script>");
 }
 
 }  // namespace kv::drill

@@ -1,13 +1,12 @@
 #include "harness/verdict/verdict.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
+#include "harness/base/json.h"
 
 namespace kv::drill {
 namespace {
 
-using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kNames = {"pass", "skip", "void", "fail", "error"};
 
@@ -88,12 +87,12 @@ std::string result_to_json(const DrillResult& result) {
                        {"runs", result.runs},
                        {"failures", result.failures}};
   // What engines wrote may be no UTF-8: it must not cost the verdict.
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(object);
 }
 
 tl::expected<DrillResult, std::string> result_from_json(std::string_view text) {
   try {
-    const Json object = Json::parse(text);
+    const Json object = parse_json(text);
     DrillResult result;
     result.name = object.at("name").get<std::string>();
     result.file = object.at("file").get<std::string>();

@@ -1,8 +1,3 @@
-#include "harness/report/timeline_page.h"
-
-namespace kv::drill {
-
-const char* const kTimelineModel = R"js(
 'use strict';
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId('data').textContent);
@@ -232,6 +227,3 @@ function squeezed() {
   return bins.size < .4 * Math.min(100, events.length);
 }
 place();
-)js";
-
-}  // namespace kv::drill

@@ -1,8 +1,4 @@
-#include "harness/report/timeline_page.h"
-
-namespace kv::drill {
-
-const char* const kTimelineAxis = R"js(
+'use strict';
 function nice(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((m) => m * power).find((step) => step >= least);
@@ -129,6 +125,3 @@ function redraw() {
   asked = true;
   requestAnimationFrame(() => { asked = false; draw(); });
 }
-)js";
-
-}  // namespace kv::drill

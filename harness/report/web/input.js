@@ -1,8 +1,4 @@
-#include "harness/report/timeline_page.h"
-
-namespace kv::drill {
-
-const char* const kTimelineInput = R"js(
+'use strict';
 // --- the address of what is seen: #select=SEQ&from=SEQ&to=SEQ&mode=..&q=..&only=1&theme=..
 let remembering = 0, themed = false;
 function remember() {
@@ -190,6 +186,3 @@ resize();
 fit();
 followAddress();
 draw();
-)js";
-
-}  // namespace kv::drill

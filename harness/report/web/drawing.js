@@ -1,8 +1,4 @@
-#include "harness/report/timeline_page.h"
-
-namespace kv::drill {
-
-const char* const kTimelineDrawing = R"js(
+'use strict';
 const canvas = byId('canvas'), ctx = canvas.getContext('2d', {alpha: false});
 const kGutter = 190, kOverview = 22, kAxis = 20, kMarks = 16, kRow = 16, kFlags = 17, kHead = 20;
 const kFont = '11px ui-monospace, "DejaVu Sans Mono", monospace';
@@ -243,6 +239,3 @@ function drawHead(one) {
   ctx.fillRect(x - 1, y + 2, 3, kHead - 5);
   print(`\u2020 ${how}`, x + room < width ? x + 6 : x - room - 4, y + 14, room + 10, ink);
 }
-)js";
-
-}  // namespace kv::drill

@@ -1,8 +1,4 @@
-#include "harness/report/timeline_page.h"
-
-namespace kv::drill {
-
-const char* const kTimelineHands = R"js(
+'use strict';
 // --- all fields of an event, for tooltip and pin
 function fields(e, s) {
   const p = data.processes[e.process], lines = [];
@@ -175,6 +171,3 @@ function setTheme(next) {
   readColors();
   redraw();
 }
-)js";
-
-}  // namespace kv::drill
