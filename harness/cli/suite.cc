@@ -22,6 +22,7 @@
 #include "harness/drill/run_folder.h"
 #include "harness/steps/steps.h"
 #include "harness/drill/supervisor_launch.h"
+#include "harness/scenario/units.h"
 
 namespace kv::drill {
 namespace {

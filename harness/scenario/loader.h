@@ -33,16 +33,6 @@ tl::expected<Scenario, std::vector<LoadError>> load_scenario(std::string_view fi
 tl::expected<std::vector<std::string>, LoadError> find_scenarios(
     const std::vector<std::string>& paths);
 
-// The word of `words` that `word` probably means; empty when none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& words);
-
-// "250ms", "5s", "10us", "1h" to nanoseconds; "2MiB", "4KiB", "512" to bytes. Error: what was
-// expected.
-tl::expected<std::int64_t, std::string> parse_duration(std::string_view text);
-tl::expected<std::int64_t, std::string> parse_bytes(std::string_view text);
-// "name[key]#hit@process/thread"
-tl::expected<Address, std::string> parse_address(std::string_view text);
-
 }  // namespace kv::drill
 
 #endif  // HARNESS_SCENARIO_LOADER_H_

@@ -9,6 +9,7 @@
 #include "harness/scenario/loader_drill.h"
 #include "harness/scenario/names.h"
 #include "harness/steps/steps.h"
+#include "harness/scenario/units.h"
 
 namespace kv::drill {
 namespace {

@@ -8,9 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstring>
 #include <limits>
-
-#include "harness/scenario/loader.h"
 
 namespace kv::drill {
 namespace {
@@ -20,42 +19,29 @@ struct Named {
   int value;
 };
 
-constexpr Named kErrnos[] = {
-    {"EPERM", EPERM},           {"ENOENT", ENOENT},
-    {"EINTR", EINTR},           {"EIO", EIO},
-    {"ENXIO", ENXIO},           {"E2BIG", E2BIG},
-    {"EBADF", EBADF},           {"ECHILD", ECHILD},
-    {"EAGAIN", EAGAIN},         {"EWOULDBLOCK", EAGAIN},
-    {"ENOMEM", ENOMEM},         {"EACCES", EACCES},
-    {"EFAULT", EFAULT},         {"EBUSY", EBUSY},
-    {"EEXIST", EEXIST},         {"ENODEV", ENODEV},
-    {"ENOTDIR", ENOTDIR},       {"EISDIR", EISDIR},
-    {"EINVAL", EINVAL},         {"ENFILE", ENFILE},
-    {"EMFILE", EMFILE},         {"EFBIG", EFBIG},
-    {"ENOSPC", ENOSPC},         {"EROFS", EROFS},
-    {"EPIPE", EPIPE},           {"ERANGE", ERANGE},
-    {"EDEADLK", EDEADLK},       {"ENAMETOOLONG", ENAMETOOLONG},
-    {"ENOSYS", ENOSYS},         {"ENOTEMPTY", ENOTEMPTY},
-    {"ELOOP", ELOOP},           {"EPROTO", EPROTO},
-    {"EBADMSG", EBADMSG},       {"EOVERFLOW", EOVERFLOW},
-    {"ENOTSOCK", ENOTSOCK},     {"EMSGSIZE", EMSGSIZE},
-    {"EOPNOTSUPP", EOPNOTSUPP}, {"EADDRINUSE", EADDRINUSE},
-    {"ENETDOWN", ENETDOWN},     {"ECONNABORTED", ECONNABORTED},
-    {"ECONNRESET", ECONNRESET}, {"ENOBUFS", ENOBUFS},
-    {"ENOTCONN", ENOTCONN},     {"ESHUTDOWN", ESHUTDOWN},
-    {"ETIMEDOUT", ETIMEDOUT},   {"ECONNREFUSED", ECONNREFUSED},
-    {"EALREADY", EALREADY},     {"EINPROGRESS", EINPROGRESS},
-    {"ESTALE", ESTALE},         {"EDQUOT", EDQUOT},
-    {"ECANCELED", ECANCELED},
-};
+// Every name that the C library has a number for, below `end`.
+std::vector<Named> named_by(const char* (*name_of)(int), int end) {
+  std::vector<Named> all;
+  for (int value = 1; value < end; ++value) {
+    if (const char* name = name_of(value)) all.push_back({name, value});
+  }
+  return all;
+}
 
-constexpr Named kSignals[] = {
-    {"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT}, {"ILL", SIGILL},   {"TRAP", SIGTRAP},
-    {"ABRT", SIGABRT}, {"BUS", SIGBUS},   {"FPE", SIGFPE},   {"KILL", SIGKILL}, {"USR1", SIGUSR1},
-    {"SEGV", SIGSEGV}, {"USR2", SIGUSR2}, {"PIPE", SIGPIPE}, {"ALRM", SIGALRM}, {"TERM", SIGTERM},
-    {"CHLD", SIGCHLD}, {"CONT", SIGCONT}, {"STOP", SIGSTOP}, {"TSTP", SIGTSTP}, {"SYS", SIGSYS},
-    {"XCPU", SIGXCPU},
-};
+const std::vector<Named>& errnos() {
+  static const std::vector<Named> kAll = [] {
+    std::vector<Named> all = named_by(::strerrorname_np, 256);
+    all.push_back({"EWOULDBLOCK", EWOULDBLOCK});  // the library names each number once
+    all.push_back({"ENOTSUP", ENOTSUP});
+    return all;
+  }();
+  return kAll;
+}
+
+const std::vector<Named>& signals() {
+  static const std::vector<Named> kAll = named_by(::sigabbrev_np, NSIG);
+  return kAll;
+}
 
 // The driver's results, by the numbers that its public header gives them.
 constexpr Named kResults[] = {
@@ -90,24 +76,16 @@ constexpr Named kResults[] = {
     {"CUDA_ERROR_UNKNOWN", 999},
 };
 
-template <std::size_t N>
-std::optional<int> by_name(const Named (&table)[N], std::string_view name) {
+template <typename Table>
+std::optional<int> by_name(const Table& table, std::string_view name) {
   for (const Named& entry : table) {
     if (name == entry.name) return entry.value;
   }
   return std::nullopt;
 }
 
-template <std::size_t N>
-std::string by_value(const Named (&table)[N], int value) {
-  for (const Named& entry : table) {
-    if (value == entry.value) return entry.name;
-  }
-  return std::to_string(value);
-}
-
-template <std::size_t N>
-std::vector<std::string> names_of(const Named (&table)[N]) {
+template <typename Table>
+std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
   for (const Named& entry : table) names.emplace_back(entry.name);
   return names;
@@ -178,12 +156,12 @@ std::string nearest(std::string_view word, const std::vector<std::string>& words
 }
 
 std::optional<int> errno_by_name(std::string_view name) {
-  return by_name(kErrnos, name);
+  return by_name(errnos(), name);
 }
 
 std::optional<int> signal_by_name(std::string_view name) {
   if (name.substr(0, 3) == "SIG") name.remove_prefix(3);
-  return by_name(kSignals, name);
+  return by_name(signals(), name);
 }
 
 std::optional<int> result_by_name(std::string_view name) {
@@ -191,15 +169,16 @@ std::optional<int> result_by_name(std::string_view name) {
 }
 
 std::string short_signal_name(int signal) {
-  return by_value(kSignals, signal);
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? std::to_string(signal) : name;
 }
 
 const std::vector<std::string>& errno_names() {
-  static const std::vector<std::string> kNames = names_of(kErrnos);
+  static const std::vector<std::string> kNames = names_of(errnos());
   return kNames;
 }
 const std::vector<std::string>& signal_names() {
-  static const std::vector<std::string> kNames = names_of(kSignals);
+  static const std::vector<std::string> kNames = names_of(signals());
   return kNames;
 }
 const std::vector<std::string>& result_names() {

@@ -24,6 +24,9 @@ const std::vector<std::string>& errno_names();
 const std::vector<std::string>& signal_names();  // without SIG
 const std::vector<std::string>& result_names();
 
+// The word of `words` that `word` probably means; empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& words);
+
 // "one of a, b, c", "a"; for more than two dozen only their number and the first three.
 std::string listed(const std::vector<std::string>& words);
 // What was expected and the nearest word: `, expected one of a, b, c (nearest: b)`; of many words

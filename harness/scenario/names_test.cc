@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/scenario/loader.h"
-
 namespace kv::drill {
 namespace {
 

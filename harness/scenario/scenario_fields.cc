@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/scenario/names.h"
+#include "harness/scenario/units.h"
 
 namespace kv::drill {
 

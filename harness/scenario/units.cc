@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "harness/scenario/loader.h"
-
 namespace kv::drill {
 namespace {
 

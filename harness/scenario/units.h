@@ -1,5 +1,4 @@
 // Values with units, and the syntax of addresses: the small grammars inside a scenario's texts.
-// The functions that others use are declared in loader.h; here is what only the loader needs.
 //
 // Threads, ownership: functions and values.
 #ifndef HARNESS_SCENARIO_UNITS_H_
@@ -10,6 +9,8 @@
 #include <string_view>
 #include <tl/expected.hpp>
 #include <vector>
+
+#include "harness/scenario/scenario.h"
 
 namespace kv::drill {
 
@@ -22,6 +23,13 @@ std::string show_bytes(std::int64_t bytes);
 // The names in braces of a path: "{run}/x" has "run", "{worker.socket}" has "worker.socket".
 // Error: a brace without its partner, or nothing between them.
 tl::expected<std::vector<std::string>, std::string> template_names(std::string_view path);
+
+// "250ms", "5s", "10us", "1h" to nanoseconds; "2MiB", "4KiB", "512" to bytes. Error: what was
+// expected.
+tl::expected<std::int64_t, std::string> parse_duration(std::string_view text);
+tl::expected<std::int64_t, std::string> parse_bytes(std::string_view text);
+// "name[key]#hit@process/thread"
+tl::expected<Address, std::string> parse_address(std::string_view text);
 
 }  // namespace kv::drill
 

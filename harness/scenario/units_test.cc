@@ -7,8 +7,6 @@
 #include <limits>
 #include <string>
 
-#include "harness/scenario/loader.h"
-
 namespace kv::drill {
 namespace {
 

@@ -8,6 +8,7 @@
 
 #include "harness/scenario/names.h"
 #include "harness/steps/steps_reader.h"
+#include "harness/scenario/units.h"
 
 namespace kv::drill {
 

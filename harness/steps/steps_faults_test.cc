@@ -77,7 +77,7 @@ const BadInput kProcessStep[] = {
     {"AProcessThatIsNoText", only("{start = 3},"), {"7:10: start = 3, expected a text"}},
     {"AnUnknownSignal",
      started(R"({signal = "TREM", to = "worker"},)"),
-     {R"(8:11: unknown signal "TREM", expected one of 21 (nearest: TERM))"}},
+     {R"(8:11: unknown signal "TREM", expected one of 31 (nearest: TERM))"}},
     {"ASignalToNobody",
      started(R"({signal = "TERM"},)"),
      {R"(8:1: missing key "to" in a signal step, expected the name of a process)"}},
@@ -171,7 +171,7 @@ const BadInput kClientStep[] = {
      {"9:29: send_bytes: no byte, expected some"}},
     {"AnUnknownError",
      connected(R"({client = "c", send = {cmd = "map"}, allow = ["EPIPES"]},)"),
-     {R"(9:47: unknown error "EPIPES", expected one of 51 (nearest: EPIPE))"}},
+     {R"(9:47: unknown error "EPIPES", expected one of 133 (nearest: EPIPE))"}},
     {"ADateCannotBeSent",
      connected(R"({client = "c", send = {cmd = "map", at = 2026-01-02}},)"),
      {"9:42: a date cannot be sent, expected true or false, a whole number, a text, a list or a "
@@ -262,7 +262,7 @@ const BadInput kMomentStep[] = {
     {"AnUnknownCode",
      started(R"({fail = "vmm.map", code = "CUDA_ERROR_OUT_OF_MEMROY"},)"),
      {R"(8:27: unknown code "CUDA_ERROR_OUT_OF_MEMROY")"
-      ", expected one of 80 (nearest: CUDA_ERROR_OUT_OF_MEMORY)"}},
+      ", expected one of 162 (nearest: CUDA_ERROR_OUT_OF_MEMORY)"}},
     {"AnUnknownNumberOfTimes",
      started(R"({fail = "vmm.map", code = 2, times = "ever"},)"),
      {R"(8:38: times = "ever", expected a number or "always")"}},
