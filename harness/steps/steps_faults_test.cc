@@ -275,8 +275,7 @@ const BadInput kMomentStep[] = {
     {"AnUnknownSignalToCrashWith",
      started(R"({crash = "vmm.map", signal = "SEGFAULT"},)"),
      {R"(8:30: unknown signal "SEGFAULT")"
-      ", expected one of HUP, INT, QUIT, ILL, TRAP, ABRT, BUS, FPE, KILL, USR1, SEGV, USR2, PIPE, "
-      "ALRM, TERM, CHLD, CONT, STOP, TSTP, SYS, XCPU"}},
+      ", expected one of 31, such as HUP, INT or QUIT"}},
     {"RunAnUnknownCommand",
      started(R"({run = "shutdowm", at = "listener.reply"},)"),
      {R"(8:8: unknown command "shutdowm")"
