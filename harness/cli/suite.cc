@@ -20,7 +20,8 @@
 #include "harness/scenario/loader.h"
 #include "harness/scenario/names.h"
 #include "harness/drill/run_folder.h"
-#include "harness/steps/steps.h"
+#include "harness/scenario/step_reader.h"
+#include "harness/steps/table.h"
 #include "harness/drill/supervisor_launch.h"
 #include "harness/scenario/units.h"
 
@@ -110,7 +111,7 @@ tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
       faults.lines.push_back(text.error());
       continue;
     }
-    auto scenario = load_scenario(file, *text, suite->engine);
+    auto scenario = load_scenario(file, *text, suite->engine, language());
     if (!scenario) {
       for (const LoadError& error : scenario.error()) faults.lines.push_back(to_string(error));
       continue;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "harness/process/stuck.h"
 #include "harness/verdict/trace.h"
@@ -16,47 +14,10 @@ namespace {
 
 using How = Outcome::How;
 
-// Steps that only look: what they find untrue takes nothing away from the steps behind them.
-bool only_asserts(const Deed& deed) {
-  return std::visit(
-      [](const auto& step) {
-        using S = std::decay_t<decltype(step)>;
-        if constexpr (std::is_same_v<S, ConnectStep>) {
-          return step.refused;
-        } else {
-          return std::is_same_v<S, ExpectEndStep> || std::is_same_v<S, ExpectReplyStep> ||
-                 std::is_same_v<S, ExpectNothingStep> || std::is_same_v<S, ReturnsStep> ||
-                 std::is_same_v<S, PendingStep> || std::is_same_v<S, OrderStep> ||
-                 std::is_same_v<S, CountStep> || std::is_same_v<S, LoggedStep> ||
-                 std::is_same_v<S, FileStep> || std::is_same_v<S, CardStep> ||
-                 std::is_same_v<S, SendStep> || std::is_same_v<S, SendRestStep>;
-        }
-      },
-      deed);
-}
-
 bool goes_on(const Step& step, How how) {
-  if (std::holds_alternative<StartStep>(step.deed)) return false;
+  if (step.deed.carries_all()) return false;
   if (!step.id.empty()) return true;
-  return only_asserts(step.deed) && how != How::kHopeless;
-}
-
-std::string_view verb_of(GiveStep::What what) {
-  switch (what) {
-    case GiveStep::What::kHold:
-      return "hold";
-    case GiveStep::What::kFail:
-      return "fail";
-    case GiveStep::What::kSkip:
-      return "skip";
-    case GiveStep::What::kCrash:
-      return "crash";
-    case GiveStep::What::kFreeze:
-      return "freeze";
-    case GiveStep::What::kRun:
-      return "run";
-  }
-  return "give";
+  return step.deed.only_looks() && how != How::kHopeless;
 }
 
 }  // namespace
@@ -67,16 +28,17 @@ Executor::Executor(const Drill& drill, const RunOptions& options, const RunFolde
       options_(options),
       folder_(folder),
       situation_(situation),
-      board_(situation.board()) {}
+      board_(situation.board()),
+      ahead_(foretold(drill.steps)) {}
 
 void Executor::run() {
   order_pause();
   for (const Address& step : options_.skip) {
-    GiveStep order;
-    order.what = GiveStep::What::kSkip;
+    Given order;
+    order.action = Action::kSkip;
     order.at = step;
     order.times = 0;
-    give(order, "skip " + to_string(step), drill_.position, true);
+    give(std::move(order), "skip " + to_string(step), drill_.position, true);
   }
   run_steps(drill_.steps);
   step_ = nullptr;
@@ -85,27 +47,26 @@ void Executor::run() {
 // False: the drill is over, before its end.
 bool Executor::run_steps(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
-    if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
-      for (std::uint64_t i = 0; i < repeat->times; ++i) {
-        if (!run_steps(repeat->steps)) return false;
-      }
+    if (step.body.empty()) {
+      if (!run_one(step)) return false;
       continue;
     }
-    if (situation_.interrupted()) {
-      findings_.interrupted = true;
-      return false;
+    for (std::uint64_t i = 0; i < step.rounds; ++i) {
+      if (!run_steps(step.body)) return false;
     }
-    step_ = &step;
-    board_.record("step", ++step_number_, 0, step.text);
-    Outcome outcome = std::visit([this](const auto& deed) { return carry_out(deed); }, step.deed);
-    if (!judge(step, std::move(outcome))) return false;
   }
   return true;
 }
 
-Outcome Executor::carry_out(const RepeatStep&) {
-  return {};
-}  // run_steps() goes into it
+bool Executor::run_one(const Step& step) {
+  if (situation_.interrupted()) {
+    findings_.interrupted = true;
+    return false;
+  }
+  step_ = &step;
+  board_.record("step", ++step_number_, 0, step.text);
+  return judge(step, step.deed.carry_out(*this));
+}
 
 bool Executor::judge(const Step& step, Outcome outcome) {
   CheckResult result{step.check_name(), Verdict::kFail, outcome.why, step.position};
@@ -132,7 +93,7 @@ bool Executor::judge(const Step& step, Outcome outcome) {
       put(result);
       break;
     case How::kHung:
-      if (!step.id.empty() || only_asserts(step.deed)) {
+      if (!step.id.empty() || step.deed.only_looks()) {
         put(result);
       } else {
         hang(fmt::format("'{}': {}", step.text, outcome.why), step.position);
@@ -174,6 +135,24 @@ std::int64_t Executor::limit_ns() const {
 Outcome Executor::wait_for(std::function<bool()> met, std::function<std::string()> hopeless,
                            int first_look_ms) {
   return of_wait(situation_.wait({std::move(met), std::move(hopeless), limit_ns(), first_look_ms}));
+}
+
+Outcome Executor::stays_away(std::function<std::optional<std::string>()> came,
+                             std::function<std::string()> hopeless, const std::string& whether) {
+  const Waited waited =
+      situation_.wait({[&came] { return came().has_value(); }, std::move(hopeless), limit_ns(), 1});
+  switch (waited.how) {
+    case WaitEnd::kStuck:
+      return {};
+    case WaitEnd::kMet:
+      return wrong(*came());
+    case WaitEnd::kDeadline:
+      return {How::kVoid,
+              fmt::format("whether {} could not be told within {:.3g} s: somebody kept moving",
+                          whether, static_cast<double>(limit_ns()) / 1e9)};
+    default:
+      return of_wait(waited);
+  }
 }
 
 Outcome Executor::of_wait(const Waited& waited) {
@@ -242,57 +221,44 @@ std::string Executor::stacks_of(const std::vector<Waiter>& waiters) {
   return text;
 }
 
-std::uint32_t Executor::give(const GiveStep& step, std::string name, const Position& position,
+void Executor::give(Given order) {
+  give(std::move(order), step_->check_name(), step_->position, false);
+}
+
+std::uint32_t Executor::give(Given given, std::string name, const Position& position,
                              bool of_proof) {
   Order order;
-  switch (step.what) {
-    case GiveStep::What::kHold:
-      order.action = Action::kHold;
-      break;
-    case GiveStep::What::kFail:
-      order.action = Action::kFail;
-      break;
-    case GiveStep::What::kSkip:
-      order.action = Action::kSkip;
-      break;
-    case GiveStep::What::kCrash:
-      order.action = Action::kCrash;
-      break;
-    case GiveStep::What::kFreeze:
-      order.action = Action::kFreeze;
-      break;
-    case GiveStep::What::kRun:
-      order.action = Action::kRun;
-      break;
-  }
-  order.site = step.at.site;
-  order.process = step.at.process;
-  order.thread = step.at.thread;
-  order.key = step.at.key;
-  order.first_hit = step.at.hit.value_or(0);
-  order.times = step.times;
-  order.code = step.code;
-  order.command = step.command;
-  if (step.what == GiveStep::What::kRun) {
-    order.arguments = to_json(step.arguments);
-    order.call_name = step.as;
+  order.action = given.action;
+  order.site = given.at.site;
+  order.process = given.at.process;
+  order.thread = given.at.thread;
+  order.key = given.at.key;
+  order.first_hit = given.at.hit.value_or(0);
+  order.times = given.times;
+  order.code = given.code;
+  order.command = given.command;
+  if (given.action == Action::kRun) {
+    order.arguments = to_json(given.arguments);
+    order.call_name = given.as;
     ScriptedCall call;
-    call.name = step.as;
-    call.process = step.at.process;
-    call.command = step.command;
+    call.name = given.as;
+    call.process = given.at.process;
+    call.command = given.command;
     call.delivered = true;
     order.call_id = situation_.add_call(std::move(call));
   }
-  const std::uint32_t id = board_.give(order);
-  if (name.empty()) name = fmt::format("{} {}", verb_of(step.what), to_string(step.at));
-  given_.push_back({id, std::move(name), position, step, of_proof});
-  return id;
+  given.id = board_.give(order);
+  given.name = std::move(name);
+  given.position = position;
+  given.of_proof = of_proof;
+  given_.push_back(std::move(given));
+  return given_.back().id;
 }
 
 int Executor::crash_signal(std::int64_t order) const {
   for (const Given& given : given_) {
-    if (given.id == order && given.step.what == GiveStep::What::kCrash) {
-      return static_cast<int>(given.step.code);
+    if (given.id == order && given.action == Action::kCrash) {
+      return static_cast<int>(given.code);
     }
   }
   return 0;
@@ -300,13 +266,13 @@ int Executor::crash_signal(std::int64_t order) const {
 
 void Executor::judge_orders() {
   for (const Given& given : given_) {
-    if (given.step.may_miss || board_.state(given.id).acted > 0) continue;
+    if (given.may_miss || board_.state(given.id).acted > 0) continue;
     // What the rest of a drill cut short would have reached is not known. What a proof leaves out
     // must have been reached all the same: else it proves nothing.
     if (findings_.cut_at && !given.of_proof) continue;
     const std::string why =
-        fmt::format("{} never fired: no thread reached it", to_string(given.step.at));
-    const std::string death = first_death(given.step.at.process);
+        fmt::format("{} never fired: no thread reached it", to_string(given.at));
+    const std::string death = first_death(given.at.process);
     put({given.name, Verdict::kVoid, death.empty() ? why : death + " before: " + why,
          given.position});
   }

@@ -20,31 +20,32 @@
 #include <tl/expected.hpp>
 #include <vector>
 
-#include "harness/verdict/checks.h"
 #include "harness/drill/executor_situation.h"
-#include "harness/process/leftovers.h"
 #include "harness/drill/run_folder.h"
-#include "harness/scenario/scenario.h"
-#include "harness/process/stuck.h"
 #include "harness/drill/supervisor.h"
+#include "harness/process/leftovers.h"
+#include "harness/process/stuck.h"
+#include "harness/scenario/scenario.h"
+#include "harness/verdict/checks.h"
+#include "harness/wire/wire.h"
 
 namespace kv::drill {
 
-// What became of one step.
-struct Outcome {
-  enum class How {
-    kDone,
-    kWrong,      // it asserts something that is not so, or cannot be carried out
-    kHung,       // it waited for something that did not come
-    kHopeless,   // a process ended, and with it the chance
-    kVoid,       // nobody could tell
-    kSkipped,    // it cannot be judged with this driver
-    kBroken,     // the harness could not do its part
-    kNotJudged,  // an earlier failure took away what it needs
-    kInterrupted,
-  };
-  How how = How::kDone;
-  std::string why;
+// An order to the engine as a drill gives it, and what became of it.
+struct Given {
+  Action action = Action::kHold;
+  Address at;
+  std::string as;           // name, for a release
+  std::int64_t code = 0;    // fail: the code; crash: the signal
+  std::uint64_t times = 1;  // 0: always
+  std::string command;      // run
+  Value arguments;          // run
+  bool may_miss = false;    // an order that never acts does not make the run void
+  // Filled in by Executor::give().
+  std::uint32_t id = 0;  // on the board
+  std::string name;      // of its check
+  Position position;
+  bool of_proof = false;
 };
 
 // What the steps came to.
@@ -74,89 +75,71 @@ class Executor {
   Findings& findings() { return findings_; }
   // The signal of the crash order with this id on the board; 0: it is no such order.
   int crash_signal(std::int64_t order) const;
-  // Paths that the drill itself put there, folders before what is in them: they are no leftovers.
-  const std::vector<std::string>& placed() const { return placed_; }
 
- private:
-  struct Given {
-    std::uint32_t id = 0;  // on the board
-    std::string name;      // of its check
-    Position position;
-    GiveStep step;
-    bool of_proof = false;
-  };
-
-  // --- executor_pause.cc
-  void order_pause();
-  bool stand();
-
-  bool run_steps(const std::vector<Step>& steps);
-  bool judge(const Step& step, Outcome outcome);
-  void put(CheckResult result);
-  void hang(const std::string& why, const Position& position);
-  std::uint32_t give(const GiveStep& step, std::string name, const Position& position,
-                     bool of_proof);
-
-  // --- executor_processes.cc
-  Outcome carry_out(const StartStep& step);
-  Outcome carry_out(const SignalStep& step);
-  Outcome carry_out(const ExitStep& step);
-  Outcome carry_out(const EndedStep& step);
-  Outcome carry_out(const CallStep& step);
-  Outcome carry_out(const ReturnsStep& step);
-  Outcome carry_out(const PendingStep& step);
-  Outcome carry_out(const AdvanceStep& step);
-  // --- executor_clients.cc
-  Outcome carry_out(const ConnectStep& step);
-  Outcome carry_out(const SendStep& step);
-  Outcome carry_out(const SendRestStep& step);
-  Outcome carry_out(const CloseStep& step);
-  Outcome carry_out(const ExpectEndStep& step);
-  Outcome carry_out(const ExpectReplyStep& step);
-  Outcome carry_out(const ExpectNothingStep& step);
-  // --- executor_watch.cc
-  Outcome carry_out(const WaitStep& step);
-  Outcome carry_out(const GiveStep& step);
-  Outcome carry_out(const ReleaseStep& step);
-  Outcome carry_out(const OrderStep& step);
-  Outcome carry_out(const CountStep& step);
-  Outcome carry_out(const LoggedStep& step);
-  // --- executor_files.cc
-  Outcome carry_out(const FileStep& step);
-  Outcome carry_out(const PlaceStep& step);
-  Outcome carry_out(const CardStep& step);
-  Outcome carry_out(const RepeatStep& step);
+  // ---- what steps use (see scenario/step.h)
+  const Drill& drill() const { return drill_; }
+  const RunOptions& options() const { return options_; }
+  const RunFolder& folder() const { return folder_; }
+  Situation& situation() { return situation_; }
+  const Moments& moments() const { return situation_.moments(); }
+  Board& board() { return board_; }
+  const Ahead& ahead() const { return ahead_; }
+  const Step& step() const { return *step_; }  // the one being carried out
 
   // Waits with the current step's deadline; `what` completes "nobody can move any more: ".
   Outcome wait_for(std::function<bool()> met, std::function<std::string()> hopeless = nullptr,
                    int first_look_ms = 4);
+  // Waits until nobody can move any more. Done: it has not come, and will not by itself. If it
+  // has, `came` says what; `whether` completes "whether ... could not be told".
+  Outcome stays_away(std::function<std::optional<std::string>()> came,
+                     std::function<std::string()> hopeless, const std::string& whether);
   // The outcome of a wait that did not come to its goal; who waits for what goes into stacks.txt.
   Outcome of_wait(const Waited& waited);
-  std::string tell_stuck();
-  std::string stacks_of(const std::vector<Waiter>& waiters);
   std::int64_t limit_ns() const;
-
   // Why a wait for something of this process (empty: of any) is in vain; empty: it is not.
   std::string nobody_left(const std::string& process);
-  // "worker died by SIGSEGV": the first of that name (empty: of all) that a signal ended; empty:
-  // there is none.
-  std::string first_death(const std::string& process);
-  // The client, connected; null: `outcome` says why not.
-  Client* connected(const std::string& name, Outcome* outcome);
-  Outcome send_result(const std::string& client, int error, const std::vector<int>& allow);
+  // The text with {run} and {PROCESS.FACT} filled in.
+  tl::expected<std::string, std::string> expand(const std::string& path);
+
+  // The order of the present step.
+  void give(Given order);
+  std::vector<Given>& given() { return given_; }
   // Tells it to end, after a look at what it kept.
   bool tell_to_end(Instance& instance, const std::string& how, int code);
   // Waits for its end. A step with a name asserts how it ended, too; no_crash does so for all.
   Outcome wait_for_end(const Instance& instance);
   // After a shutdown that was done, and before the process is ended by an order or a signal.
   void look_at_what_it_kept(Instance& instance);
-  tl::expected<std::string, std::string> expand(const std::string& path);
+  // The client, connected; null: `outcome` says why not.
+  Client* connected(const std::string& name, Outcome* outcome);
+  std::set<std::string>& unconnected() { return unconnected_; }
+  std::map<std::string, FileId>& remembered() { return remembered_; }
+  // Paths that the drill itself put there, folders before what is in them: they are no leftovers.
+  std::vector<std::string>& placed() { return placed_; }
+
+ private:
+  // --- executor_pause.cc
+  void order_pause();
+  bool stand();
+
+  bool run_steps(const std::vector<Step>& steps);
+  bool run_one(const Step& step);
+  bool judge(const Step& step, Outcome outcome);
+  void put(CheckResult result);
+  void hang(const std::string& why, const Position& position);
+  std::uint32_t give(Given order, std::string name, const Position& position, bool of_proof);
+  std::string tell_stuck();
+  std::string stacks_of(const std::vector<Waiter>& waiters);
+  // "worker died by SIGSEGV": the first of that name (empty: of all) that a signal ended; empty:
+  // there is none.
+  std::string first_death(const std::string& process);
 
   const Drill& drill_;
   const RunOptions& options_;
   const RunFolder& folder_;
   Situation& situation_;
   Board& board_;
+  const Ahead ahead_;
   Findings findings_;
   const Step* step_ = nullptr;  // the one being carried out
   std::vector<Given> given_;

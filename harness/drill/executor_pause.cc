@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "harness/drill/executor.h"
 #include "harness/base/files.h"
+#include "harness/drill/executor.h"
 #include "harness/verdict/trace.h"
 
 namespace kv::drill {
@@ -15,8 +15,7 @@ namespace kv::drill {
 // The hold is given like a drill's own, so a drill that never comes there is void and says so.
 void Executor::order_pause() {
   if (!options_.pause_at) return;
-  GiveStep hold;
-  hold.what = GiveStep::What::kHold;
+  Given hold;
   hold.at = *options_.pause_at;
   pause_order_ = give(hold, "pause at " + to_string(hold.at), drill_.position, true);
   situation_.at_every_look([this] { return stand(); });

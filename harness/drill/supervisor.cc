@@ -19,17 +19,17 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/base/files.h"
 #include "harness/board/board.h"
-#include "harness/verdict/checks.h"
 #include "harness/drill/executor.h"
 #include "harness/drill/executor_situation.h"
-#include "harness/base/files.h"
-#include "harness/process/leftovers.h"
-#include "harness/process/process.h"
 #include "harness/drill/run_folder.h"
 #include "harness/drill/supervisor_launch.h"
 #include "harness/drill/supervisor_record.h"
+#include "harness/process/leftovers.h"
+#include "harness/process/process.h"
 #include "harness/report/timeline.h"
+#include "harness/verdict/checks.h"
 #include "harness/verdict/trace.h"
 
 namespace kv::drill {
@@ -241,11 +241,7 @@ void judge_space(const RunFolder& folder, const Drill& drill, DrillResult* resul
   const bool said = std::any_of(
       result->checks.begin(), result->checks.end(),
       [&words](const CheckResult& check) { return check.why.find(words) != std::string::npos; });
-  const bool injected = std::any_of(drill.steps.begin(), drill.steps.end(), [](const Step& step) {
-    const auto* order = std::get_if<GiveStep>(&step.deed);
-    return order != nullptr && order->what == GiveStep::What::kFail && order->code == ENOSPC;
-  });
-  if (why.empty() && said && !injected) why = "a process says: " + words;
+  if (why.empty() && said && !foretold(drill.steps).no_room) why = "a process says: " + words;
   if (why.empty()) return;
   result->verdict = Verdict::kError;
   result->checks.push_back({"space", Verdict::kError,

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "harness/board/kvdrill.h"
-#include "harness/process/card_ledger.h"
 #include "harness/drill/supervisor_test_support.h"
+#include "harness/process/card_ledger.h"
 
 namespace kv::drill {
 namespace {
@@ -38,13 +38,12 @@ class JudgingTest : public SupervisorTest {
   }
   JudgingTest& command(const std::string& name, const std::string& answer = "ok") {
     const std::string as = name + std::to_string(drill_.steps.size());
-    step(CallStep{"worker", name, as, Value::Dict{}}, "call " + name);
-    step(ReturnsStep{as, answer, ""}, "returns " + as);
+    step("{call = '" + name + "', in = 'worker', as = '" + as + "'}");
+    step("{returns = '" + as + "', value = '" + answer + "'}");
     return *this;
   }
   JudgingTest& kill() {
-    step(SignalStep{"worker", SIGKILL}, "kill worker");
-    step(EndedStep{"worker", {}, SIGKILL}, "worker has ended");
+    step(R"({signal = "KILL", to = "worker"}, {ended = "worker", signal = "KILL"})");
     return *this;
   }
 };
@@ -64,14 +63,9 @@ TEST_F(JudgingTest, AShutdownThatIsDoneOwesDescriptorsHoweverTheProcessEnds) {
 }
 
 TEST_F(JudgingTest, AShutdownByAnOrderOwesAsOneByACall) {
-  GiveStep order;
-  order.what = GiveStep::What::kRun;
-  order.at.site = "engine.work";
-  order.as = order.command = "shutdown";
-  order.arguments = Value::Dict{};
-  step(order, "run shutdown");
+  step(R"({run = "shutdown", at = "engine.work"})");
   command("hold_card").command("open").command("work");
-  step(ExitStep{"worker", "_exit", 0}, "exit worker");
+  step(R"({exit = "worker", how = "_exit"})");
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
   EXPECT_THAT(check(result, "nothing_left").why,
@@ -90,7 +84,7 @@ TEST_F(JudgingTest, AKilledProcessIsExcusedForThePathsThatItAnnounced) {
 
 TEST_F(JudgingTest, APathThatALaterProcessTookOverIsNotExcused) {
   kill().start();
-  step(ExitStep{"worker"}, "exit worker");
+  exit();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"nothing_left"}) << reasons(result);
   EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("s/own"));
@@ -105,7 +99,7 @@ TEST_F(JudgingTest, AFileInTheRunFolderItselfIsLeft) {
 }
 
 TEST_F(JudgingTest, WhatTheDrillItselfPlacedIsNotLeft) {
-  step(PlaceStep{"{run}/deep/down/file", "text", false, false}, "place");
+  step(R"({place = "{run}/deep/down/file", contents = "text"})");
   command("shutdown", "done").exit();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
@@ -129,8 +123,7 @@ TEST_F(JudgingTest, AFolderThatAProcessTookAwayIsSaidAndNotNamed) {
 
 TEST_F(JudgingTest, ANamedEndIsACheckOfItsOwn) {
   command("shutdown", "done");
-  step(ExitStep{"worker", "return", 0, false}, "exit worker");
-  step(EndedStep{"worker", 3, std::nullopt}, "worker ended with code 3", "code 3");
+  step(R"({exit = "worker", wait = false}, {id = "code 3", ended = "worker", code = 3})");
   const DrillResult result = run();
   EXPECT_EQ(failed(result), (std::set<std::string>{"code 3", "no_crash"})) << reasons(result);
   EXPECT_EQ(check(result, "code 3").why, "worker ended by exit code 0, expected exit code 3");
@@ -138,10 +131,7 @@ TEST_F(JudgingTest, ANamedEndIsACheckOfItsOwn) {
 
 TEST_F(JudgingTest, AnotherDriverIsSaidAndACardStepSkipsTheDrillWithAReason) {
   options_.fake_card = false;
-  CardStep card;
-  card.process = "worker";
-  card.handles = 0;
-  step(card, "card of worker", "holds nothing");
+  step(R"({id = "holds nothing", card = "worker", handles = 0})");
   command("shutdown", "done").exit();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kSkip) << reasons(result);
@@ -155,44 +145,32 @@ TEST_F(JudgingTest, AWarningIsExpectedOfTheProcessThatTheStepNames) {
   ProcessSpec other = drill_.processes[0];
   other.name = "other";
   drill_.processes.push_back(other);
-  step(StartStep{"other"}, "start other");
+  step(R"({start = "other"})");
   command("warn").command("shutdown", "done");
-  step(CallStep{"other", "warn", "too", Value::Dict{}}, "call warn in other");
-  step(LoggedStep{"worker", "made up"}, "logged");
-  step(ReturnsStep{"too", "ok", ""}, "returns too").exit();
+  step(R"({call = "warn", in = "other", as = "too"}, {logged = "made up", in = "worker"},
+          {returns = "too", value = "ok"})");
+  exit();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), (std::set<std::string>{"clean_logs"})) << reasons(result);
   EXPECT_THAT(check(result, "clean_logs").why, HasSubstr("other logged a warning"));
 }
 
 TEST_F(JudgingTest, AnExitThatIsNotWaitedForLetsTheDrillGoOn) {
-  GiveStep hold;
-  hold.at.site = hold.as = "engine.exit";
-  step(hold, "hold engine.exit");
+  hold("engine.exit");
   command("shutdown", "done");
-  step(ExitStep{"worker", "exit", 7, false}, "exit worker, without waiting", "told");
-  WaitStep wait;
-  wait.at.site = "engine.exit";
-  step(wait, "wait engine.exit").step(ReleaseStep{"engine.exit"}, "release engine.exit");
-  step(EndedStep{"worker", {}, {}}, "worker ended");
+  step(R"({id = "told", exit = "worker", how = "exit", code = 7, wait = false})");
+  wait("engine.exit").step(R"({release = "engine.exit"}, {ended = "worker"})");
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
   EXPECT_EQ(result.processes.at(0).exit, 7);
 }
 
 TEST_F(JudgingTest, WhatCannotComeAnyMoreAfterACrashIsToldByTheCrash) {
-  GiveStep hold;
-  hold.at.site = hold.as = "engine.work";
-  step(hold, "hold engine.work");
-  step(CallStep{"worker", "abort", "end", Value::Dict{}}, "call abort");
-  step(EndedStep{"worker", {}, SIGABRT}, "worker has ended");
-  WaitStep wait;
-  wait.at.site = "engine.work";
-  wait.at.process = "worker";
-  step(wait, "wait engine.work", "reached");
+  hold("engine.work").call("abort").step(R"({ended = "worker", signal = "ABRT"})");
+  step(R"({id = "reached", wait = "engine.work"})");
   const DrillResult result = run();
-  EXPECT_THAT(check(result, "hold engine.work").why,
-              testing::StartsWith("worker died by SIGABRT before: engine.work never fired"));
+  EXPECT_THAT(check(result, "hold engine.work in worker").why,
+              testing::StartsWith("worker died by SIGABRT before: engine.work@worker never fired"));
   EXPECT_THAT(check(result, "reached").why, testing::StartsWith("worker died by SIGABRT before "));
 }
 

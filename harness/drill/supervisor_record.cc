@@ -6,26 +6,14 @@
 #include <set>
 #include <utility>
 
+#include "harness/drill/supervisor_launch.h"
 #include "harness/process/leftovers.h"
 #include "harness/process/stuck.h"
-#include "harness/drill/supervisor_launch.h"
 
 namespace kv::drill {
 namespace {
 
 constexpr std::size_t kLastWordsBytes = 400;
-
-// The first step that says how a process ends, for one that ended before the drill came to it.
-const EndedStep* said_later(const std::vector<Step>& steps, const std::string& process) {
-  for (const Step& step : steps) {
-    if (const auto* ended = std::get_if<EndedStep>(&step.deed)) {
-      if (ended->process == process && (ended->code || ended->signal)) return ended;
-    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
-      if (const auto* found = said_later(repeat->steps, process)) return found;
-    }
-  }
-  return nullptr;
-}
 
 // The signal of the crash order that acted on this process, 0 without.
 int crashed_by_order(const Instance& instance, const Moments& moments, const Executor& executor) {
@@ -70,7 +58,12 @@ Record::Ended ended_of(const Instance& instance, const RecordSources& from) {
       ended.expected.code.reset();
       ended.expected.signal = signal;
     } else if (from.executor.findings().cut_at) {
-      if (const EndedStep* later = said_later(from.drill.steps, instance.name())) {
+      // It ended before the drill came to the step that says how.
+      const auto& said = from.executor.ahead().ends;
+      const auto later = std::find_if(said.begin(), said.end(), [&](const Ahead::End& end) {
+        return end.process == instance.name();
+      });
+      if (later != said.end()) {
         ended.asked = true;
         ended.expected.code = later->code;
         ended.expected.signal = later->signal;
@@ -129,18 +122,6 @@ std::vector<std::string> default_left(const RecordSources& from) {
 
 }  // namespace
 
-std::vector<AllowedLog> allowed_logs(const std::vector<Step>& steps) {
-  std::vector<AllowedLog> allowed;
-  for (const Step& step : steps) {
-    if (const auto* logged = std::get_if<LoggedStep>(&step.deed)) {
-      allowed.push_back({logged->process, logged->text});
-    } else if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
-      for (AllowedLog& one : allowed_logs(repeat->steps)) allowed.push_back(std::move(one));
-    }
-  }
-  return allowed;
-}
-
 Record make_record(const RecordSources& from, std::vector<std::string> orphans) {
   from.situation.take_in();
   const Findings& findings = from.executor.findings();
@@ -153,7 +134,7 @@ Record make_record(const RecordSources& from, std::vector<std::string> orphans) 
   record.processes_left = std::move(orphans);
   record.hang = findings.hang;
   record.hang_position = findings.hang_position;
-  record.log_allowed = allowed_logs(from.drill.steps);
+  record.log_allowed = from.executor.ahead().logs;
   record.card_looked_at = from.options.fake_card;
   record.cut_short = findings.cut_at;
   if (record.cut_short) return record;  // what is left then is not judged

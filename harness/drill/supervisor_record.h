@@ -31,9 +31,6 @@ struct RecordSources {
 // `orphans`: the descendants that had to be killed.
 Record make_record(const RecordSources& from, std::vector<std::string> orphans);
 
-// Of all `logged` steps, also within `repeat`.
-std::vector<AllowedLog> allowed_logs(const std::vector<Step>& steps);
-
 }  // namespace kv::drill
 
 #endif  // HARNESS_DRILL_SUPERVISOR_RECORD_H_

@@ -34,8 +34,8 @@ using ::testing::IsEmpty;
 
 TEST_F(SupervisorTest, ADrillWhoseAssertionsHoldPassesAndLeavesNothing) {
   start().send().wait("echo.received");
-  step(ExpectEndStep{"c"}, "c sees its end", "answered");
-  call("shutdown").step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  step(R"({id = "answered", client = "c", expect = "eof"})");
+  call("shutdown").step(R"({id = "stopped", returns = "stop", value = "done"})").exit();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
   EXPECT_EQ(check(result, "answered").verdict, Verdict::kPass);
@@ -56,15 +56,15 @@ TEST_F(SupervisorTest, AProcessThatNoStepEndsIsToldToReturn) {
 
 TEST_F(SupervisorTest, AHeldHandlerKeepsTheStopPendingUntilItIsReleased) {
   start().hold("echo.received").send().wait("echo.received").call("shutdown");
-  step(PendingStep{"stop"}, "stop is pending", "waits for the handler");
-  step(ReleaseStep{"echo.received"}, "release");
-  step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  step(R"({id = "waits for the handler", pending = "stop"})");
+  step(R"({release = "echo.received"})");
+  step(R"({id = "stopped", returns = "stop", value = "done"})").exit();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
 }
 
 TEST_F(SupervisorTest, ACallThatReturnsIsNotPending) {
-  start().call("shutdown").step(PendingStep{"stop"}, "stop is pending", "pending").exit();
+  start().call("shutdown").step(R"({id = "pending", pending = "stop"})").exit();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"pending"}) << reasons(result);
   EXPECT_THAT(check(result, "pending").why, HasSubstr("has returned 'done'"));
@@ -72,9 +72,9 @@ TEST_F(SupervisorTest, ACallThatReturnsIsNotPending) {
 
 TEST_F(SupervisorTest, ANamedStepThatIsStuckFailsAloneAndTheDrillGoesOn) {
   start().hold("echo.received").send().wait("echo.received").call("shutdown");
-  step(ReturnsStep{"stop", "done", ""}, "stop returns", "returned too early");
-  step(ReleaseStep{"echo.received"}, "release");
-  step(ReturnsStep{"stop", "done", ""}, "stop returns", "stopped").exit();
+  step(R"({id = "returned too early", returns = "stop", value = "done"})");
+  step(R"({release = "echo.received"})");
+  step(R"({id = "stopped", returns = "stop", value = "done"})").exit();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"returned too early"}) << reasons(result);
   EXPECT_THAT(check(result, "returned too early").why,
@@ -82,7 +82,7 @@ TEST_F(SupervisorTest, ANamedStepThatIsStuckFailsAloneAndTheDrillGoesOn) {
                     HasSubstr("worker/echo is held at echo.received[5]"),
                     HasSubstr("worker/stop waits in futex after call shutdown")));
   const std::string stacks = contents(result.folder + "/stacks.txt");
-  EXPECT_THAT(stacks, AllOf(HasSubstr("stop returns"), HasSubstr("worker/echo:"),
+  EXPECT_THAT(stacks, AllOf(HasSubstr("returns stop = done"), HasSubstr("worker/echo:"),
                             HasSubstr("example_engine+0x")));
   EXPECT_THAT(contents(result.folder + "/trace.txt"),
               AllOf(HasSubstr("echo.received[5]#1"), HasSubstr("drill")));
@@ -93,7 +93,7 @@ TEST_F(SupervisorTest, ANamedStepThatIsStuckFailsAloneAndTheDrillGoesOn) {
 }
 
 TEST_F(SupervisorTest, APointThatIsNeverReachedFailsAtOnceAndCutsTheDrillShort) {
-  start().wait("echo.received").step(FileStep{"/nowhere", FileStep::State::kPresent, ""}, "file");
+  start().wait("echo.received").step(R"({file = "/nowhere", is = "present"})");
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"no_hang"}) << reasons(result);
   EXPECT_THAT(check(result, "no_hang").why,
@@ -103,34 +103,18 @@ TEST_F(SupervisorTest, APointThatIsNeverReachedFailsAtOnceAndCutsTheDrillShort) 
 }
 
 TEST_F(SupervisorTest, AnInjectedFailureIsSeenByItsEnd) {
-  GiveStep fail;
-  fail.what = GiveStep::What::kFail;
-  fail.at.site = "echo.send";
-  fail.as = "echo.send";
-  fail.code = 5;
-  start().step(fail, "fail echo.send").send().wait("echo.send.done");
-  CountStep count;
-  count.of.site = "echo.send.done";
-  count.is = 1;
-  step(count, "one send", "one send");
-  OrderStep order;
-  order.addresses.resize(2);
-  order.addresses[0].site = "echo.send.done";
-  order.addresses[1].site = "echo.received";
-  step(order, "order", "order");
+  start().step(R"({fail = "echo.send", code = 5})").send().wait("echo.send.done");
+  step(R"({id = "one send", count = "echo.send.done", is = 1},
+          {id = "order", order = ["echo.send.done", "echo.received"]})");
   shut_down();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"order"}) << reasons(result);
-  EXPECT_THAT(check(result, "order").why, HasSubstr("echo.received (event"));
+  EXPECT_THAT(check(result, "order").why, HasSubstr("echo.received@worker (event"));
 }
 
 TEST_F(SupervisorTest, ACrashThatTheDrillOrderedIsExpected) {
-  GiveStep crash;
-  crash.what = GiveStep::What::kCrash;
-  crash.at.site = "echo.received";
-  crash.code = SIGSEGV;
-  start().step(crash, "crash").send();
-  step(EndedStep{"worker", {}, SIGSEGV}, "worker has ended");
+  start().step(R"({crash = "echo.received"})").send();
+  step(R"({ended = "worker", signal = "SEGV"})");
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
   EXPECT_EQ(result.processes.at(0).signal, SIGSEGV);
@@ -138,8 +122,7 @@ TEST_F(SupervisorTest, ACrashThatTheDrillOrderedIsExpected) {
 }
 
 TEST_F(SupervisorTest, ACrashThatTheDrillDoesNotExpectIsReportedWithItsFunctions) {
-  start().step(SignalStep{"worker", SIGABRT}, "abort worker");
-  step(EndedStep{"worker", 0, {}}, "worker has ended");
+  start().step(R"({signal = "ABRT", to = "worker"}, {ended = "worker", code = 0})");
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
   EXPECT_THAT(
@@ -149,8 +132,7 @@ TEST_F(SupervisorTest, ACrashThatTheDrillDoesNotExpectIsReportedWithItsFunctions
 }
 
 TEST_F(SupervisorTest, AnEndOtherTheDrillSaysFailsNoCrashAlone) {
-  start().step(SignalStep{"worker", SIGKILL}, "kill worker");
-  step(EndedStep{"worker", 0, {}}, "worker has ended");
+  start().step(R"({signal = "KILL", to = "worker"}, {ended = "worker", code = 0})");
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
   EXPECT_THAT(check(result, "no_crash").why,
@@ -158,7 +140,7 @@ TEST_F(SupervisorTest, AnEndOtherTheDrillSaysFailsNoCrashAlone) {
 }
 
 TEST_F(SupervisorTest, AWorkerThatDiesEarlyIsReportedWithItsLastWords) {
-  step(PlaceStep{"{run}/s/worker.sock", "in the way", false, false}, "place").start().send();
+  step(R"({place = "{run}/s/worker.sock", contents = "in the way"})").start().send();
   const DrillResult result = run();
   EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
   EXPECT_THAT(check(result, "no_crash").why,
@@ -179,7 +161,7 @@ TEST_F(SupervisorTest, AnOrderThatNeverActsMakesTheRunVoid) {
   start().hold("echo.received").shut_down();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kVoid) << reasons(result);
-  EXPECT_THAT(check(result, "hold echo.received").why, HasSubstr("never fired"));
+  EXPECT_THAT(check(result, "hold echo.received in worker").why, HasSubstr("never fired"));
 }
 
 TEST_F(SupervisorTest, WithoutTheUnlinkStepExactlyNothingLeftFails) {
@@ -212,11 +194,7 @@ TEST_F(SupervisorTest, AWaivedCheckPassesWithItsReason) {
 TEST_F(SupervisorTest, AFullRecorderIsAnError) {
   drill_.events = 64;
   start();
-  RepeatStep repeat;
-  repeat.times = 100;
-  repeat.steps.resize(1);
-  repeat.steps[0].deed = FileStep{"{run}", FileStep::State::kPresent, ""};
-  step(repeat, "repeat");
+  step(R"({repeat = 100, steps = [{file = "{run}", is = "present"}]})");
   start();
   EXPECT_EQ(run().verdict, Verdict::kError);
 }

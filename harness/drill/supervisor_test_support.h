@@ -15,11 +15,14 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/drill/supervisor.h"
+#include "harness/scenario/step_reader.h"
+#include "harness/steps/table.h"
 
 namespace kv::drill {
 
@@ -47,38 +50,33 @@ class SupervisorTest : public ::testing::Test {
     std::filesystem::remove_all(folder_, error);
   }
 
-  SupervisorTest& step(Deed deed, std::string text, std::string id = "") {
-    Step made;
-    made.deed = std::move(deed);
-    made.text = std::move(text);
-    made.id = std::move(id);
-    made.position = {"made_up.toml", static_cast<int>(drill_.steps.size()) + 2, 3};
-    drill_.steps.push_back(std::move(made));
+  // Steps in the words of the language, a table each; step n stands in line n + 1. Unlike a loaded
+  // drill it may ask for what can never be met.
+  SupervisorTest& step(const std::string& tables) {
+    const auto root = parse_toml("steps = [" + tables + "]");
+    if (!root) throw std::invalid_argument(tables + ": " + root.error().message);
+    Faults faults;
+    const World world{engine_, language(), drill_.processes, true, "made_up.toml"};
+    for (Step& made : finished(read_steps(*root->find("steps"), world, faults))) {
+      made.position.line = static_cast<int>(drill_.steps.size()) + 2;
+      drill_.steps.push_back(std::move(made));
+    }
+    for (const LoadError& fault : faults.sorted("")) ADD_FAILURE() << tables << fault.message;
     return *this;
   }
-  SupervisorTest& start() { return step(StartStep{"worker"}, "start worker"); }
-  SupervisorTest& exit() { return step(ExitStep{"worker"}, "exit worker"); }
+  SupervisorTest& start() { return step(R"({start = "worker"})"); }
+  SupervisorTest& exit() { return step(R"({exit = "worker"})"); }
   SupervisorTest& send() {
-    step(ConnectStep{"c", "worker", "", false}, "c connects");
-    return step(SendStep{"c", "hello", {}, {}}, "c sends");
+    return step(R"({client = "c", connect = "worker"},
+                   {client = "c", send_bytes = "68656c6c6f"})");
   }
-  SupervisorTest& hold(const std::string& site) {
-    GiveStep give;
-    give.at.site = site;
-    give.as = site;
-    return step(give, "hold " + site);
-  }
-  SupervisorTest& wait(const std::string& site) {
-    WaitStep wait;
-    wait.at.site = site;
-    return step(wait, "wait " + site);
-  }
+  SupervisorTest& hold(const std::string& site) { return step("{hold = '" + site + "'}"); }
+  SupervisorTest& wait(const std::string& site) { return step("{wait = '" + site + "'}"); }
   SupervisorTest& call(const std::string& command) {
-    return step(CallStep{"worker", command, "stop", Value::Dict{}}, "call " + command);
+    return step("{call = '" + command + "', as = 'stop'}");
   }
-
   SupervisorTest& shut_down() {
-    return call("shutdown").step(ReturnsStep{"stop", "done", ""}, "stop returns").exit();
+    return call("shutdown").step(R"({returns = "stop", value = "done"})").exit();
   }
 
   // The run in a process of its own, as the runner does it.
@@ -144,6 +142,15 @@ class SupervisorTest : public ::testing::Test {
   }
 
   std::string folder_;
+  // What the programs of the tests have.
+  const Engine engine_ = {"",
+                          {"worker"},
+                          {"echo.received", "engine.exit", "engine.work"},
+                          {"echo.send"},
+                          {"echo.stop.unlink"},
+                          {},
+                          {"abort", "crash_in_child", "file", "hold_card", "look", "open",
+                           "remove_folder", "shutdown", "start_again", "warn", "work"}};
   Drill drill_;
   RunOptions options_;
 };

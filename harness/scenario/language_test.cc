@@ -12,8 +12,8 @@
 
 #include "harness/scenario/loader.h"
 #include "harness/scenario/scenario_test_support.h"
-#include "harness/steps/steps.h"
 #include "harness/scenario/toml_document.h"
+#include "harness/steps/table.h"
 
 namespace kv::drill {
 namespace {
@@ -56,7 +56,8 @@ TEST(LanguageTest, EveryExampleOfThePageLoads) {
   const auto all = examples();
   ASSERT_GE(all.size(), 12u);
   for (const Example& example : all) {
-    const auto scenario = load_scenario("README.md", whole_file(example), test_engine());
+    const auto scenario =
+        load_scenario("README.md", whole_file(example), test_engine(), language());
     if (scenario) continue;
     for (const LoadError& error : scenario.error()) {
       ADD_FAILURE() << "in the example at line " << example.line
@@ -80,7 +81,7 @@ TEST(LanguageTest, EveryWordHasAnExample) {
     ASSERT_TRUE(root) << example.text;
     collect_keys(*root, &used);
   }
-  std::vector<std::string> words = step_kinds();
+  std::vector<std::string> words = language().words();
   for (const char* word :
        {"name",     "about",    "cases",       "params",      "processes", "drill",
         "arm",      "matrix",   "prove",       "role",        "rank",      "stage",
@@ -111,6 +112,16 @@ std::vector<std::string> quoted_words(std::string_view cell) {
     at = end + 1;
   }
   return words;
+}
+
+TEST(LanguageTest, ThePageListsEveryStepWithItsPurpose) {
+  std::string expected = "| step | what it does |\n| --- | --- |\n";
+  for (const StepKind& kind : language().steps) {
+    expected.append("| `").append(kind.word).append("` | ").append(kind.purpose).append(" |\n");
+  }
+  std::ostringstream page;
+  page << std::ifstream(KVDRILL_SOURCE_DIR "/scenarios/README.md").rdbuf();
+  EXPECT_THAT(page.str(), ::testing::HasSubstr(expected));
 }
 
 TEST(LanguageTest, TheTableOfCasesNamesDrillsTestsAndProofsThatThereAre) {

@@ -20,14 +20,15 @@ namespace fs = std::filesystem;
 
 class ScenarioReader {
  public:
-  ScenarioReader(std::string_view file, const Engine& engine) : file_(file), engine_(engine) {}
+  ScenarioReader(std::string_view file, const Engine& engine, const Language& language)
+      : file_(file), engine_(engine), language_(language) {}
 
   tl::expected<Scenario, std::vector<LoadError>> read(const Node& root) {
     Fields fields(root, "at the top of the file", faults_);
     head(fields);
     const std::vector<Variant> variants = read_variants(fields, faults_);
     std::vector<LoadedDrill> drills = read_drills(variants);
-    read_proofs(fields, engine_, file_, drills, faults_);
+    read_proofs(fields, {engine_, language_, file_}, drills, faults_);
     fields.finish();
     unused_parameters(variants, drills);
     unused_processes(drills);
@@ -51,7 +52,7 @@ class ScenarioReader {
     std::vector<LoadedDrill> drills;
     for (const Variant& variant : variants) {
       Faults found;
-      drills.push_back(read_drill(variant, engine_, file_, found));
+      drills.push_back(read_drill(variant, {engine_, language_, file_}, found));
       // What the base has already is said once; what only an arm has, with its name.
       faults_.merge(found, variant.arm.empty() ? "" : fmt::format(" [in arm \"{}\"]", variant.arm));
     }
@@ -98,6 +99,7 @@ class ScenarioReader {
 
   const std::string file_;
   const Engine& engine_;
+  const Language& language_;
   Faults faults_;
   Scenario scenario_;
 };
@@ -110,14 +112,15 @@ bool is_scenario(const fs::path& path) {
 
 tl::expected<Scenario, std::vector<LoadError>> load_scenario(std::string_view file,
                                                              std::string_view text,
-                                                             const Engine& engine) {
+                                                             const Engine& engine,
+                                                             const Language& language) {
   const auto root = parse_toml(text);
   if (!root) {
     const TomlError& error = root.error();
     const Position position{std::string(file), error.place.line, error.place.column};
     return tl::unexpected(std::vector<LoadError>{{position, error.message}});
   }
-  return ScenarioReader(file, engine).read(*root);
+  return ScenarioReader(file, engine, language).read(*root);
 }
 
 tl::expected<std::vector<std::string>, LoadError> find_scenarios(

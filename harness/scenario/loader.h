@@ -12,6 +12,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "harness/scenario/language.h"
 #include "harness/scenario/scenario.h"
 
 namespace kv::drill {
@@ -27,7 +28,8 @@ std::string to_string(const LoadError& error);
 // All faults of a file are returned, in the order of their lines; at least one.
 tl::expected<Scenario, std::vector<LoadError>> load_scenario(std::string_view file,
                                                              std::string_view text,
-                                                             const Engine& engine);
+                                                             const Engine& engine,
+                                                             const Language& language);
 
 // Every *.toml below each path (a file stands for itself), sorted. An error names what is missing.
 tl::expected<std::vector<std::string>, LoadError> find_scenarios(

@@ -6,12 +6,8 @@
 #include <cctype>
 #include <cstddef>
 #include <utility>
-#include <variant>
 
-#include "harness/verdict/checks.h"
 #include "harness/scenario/names.h"
-#include "harness/steps/steps.h"
-#include "harness/steps/steps_flow.h"
 #include "harness/scenario/units.h"
 
 namespace kv::drill {
@@ -26,24 +22,9 @@ constexpr std::int64_t kFewestEvents = 256, kMostEvents = std::int64_t{1} << 22;
 constexpr std::int64_t kLongestDeadline = 3'600'000'000'000;
 constexpr std::size_t kLongestProcessName = 47;  // what the card's ledger has room for
 
-// The step that starts a process for which there is no place; null: none. `starts` counts them.
-const Step* one_too_many(const std::vector<Step>& steps, std::uint64_t* starts) {
-  for (const Step& step : steps) {
-    if (std::holds_alternative<StartStep>(step.deed) && ++*starts > kMostStarts) return &step;
-    const auto* repeat = std::get_if<RepeatStep>(&step.deed);
-    for (std::uint64_t i = 0; repeat != nullptr && i < repeat->times; ++i) {
-      const std::uint64_t before = *starts;
-      if (const Step* over = one_too_many(repeat->steps, starts)) return over;
-      if (*starts == before) break;  // it starts nobody
-    }
-  }
-  return nullptr;
-}
-
 class DrillReader {
  public:
-  DrillReader(const Engine& engine, const std::string& file, Faults& faults)
-      : engine_(engine), file_(file), faults_(faults) {}
+  DrillReader(const Source& source, Faults& faults) : source_(source), faults_(faults) {}
 
   LoadedDrill read(const Variant& variant) {
     LoadedDrill loaded;
@@ -52,7 +33,7 @@ class DrillReader {
     const Node processes = substitute(variant.processes, variant.values, loaded.used, faults_);
     Drill& drill = loaded.drill;
     drill.arm = variant.arm;
-    drill.position = {file_, variant.place.line, variant.place.column};
+    drill.position = {source_.file, variant.place.line, variant.place.column};
     Fields fields(table, "in [drill]", faults_);
     settings(fields, drill);
     for (const Entry& entry : processes.table) {
@@ -108,8 +89,8 @@ class DrillReader {
       if (!expect_kind(item, Node::Kind::kTable, "an entry of waive", faults_)) continue;
       Fields fields(item, "in waive", faults_);
       const auto reason = fields.required_text("reason", "why the check is not wanted here");
-      if (fields.require("check", listed(default_check_names())) != nullptr) {
-        if (const auto check = fields.word("check", default_check_names())) {
+      if (fields.require("check", listed(source_.language.checks)) != nullptr) {
+        if (const auto check = fields.word("check", source_.language.checks)) {
           const bool twice =
               std::any_of(drill.waived.begin(), drill.waived.end(),
                           [&](const Waiver& other) { return other.check == *check; });
@@ -162,15 +143,16 @@ class DrillReader {
   ProcessSpec process(const Entry& entry, int devices) {
     ProcessSpec spec;
     spec.name = entry.key;
-    spec.position = {file_, entry.key_place.line, entry.key_place.column};
+    spec.position = {source_.file, entry.key_place.line, entry.key_place.column};
     check_process_name(entry);
     if (!expect_kind(entry.value, Node::Kind::kTable, entry.key, faults_)) return spec;
     Fields fields(entry.value, "in process " + entry.key, faults_);
-    if (const auto role = fields.required_text("role", listed(engine_.roles))) {
+    if (const auto role = fields.required_text("role", listed(source_.engine.roles))) {
       spec.role = *role;
-      if (std::find(engine_.roles.begin(), engine_.roles.end(), *role) == engine_.roles.end()) {
+      if (std::find(source_.engine.roles.begin(), source_.engine.roles.end(), *role) ==
+          source_.engine.roles.end()) {
         faults_.add(*fields.find("role"), fmt::format("unknown role \"{}\"{}", *role,
-                                                      expected_one(*role, engine_.roles)));
+                                                      expected_one(*role, source_.engine.roles)));
       }
     }
     spec.rank = fields.integer("rank", 0, kMostRanks).value_or(0);
@@ -232,25 +214,17 @@ class DrillReader {
     const Node* list = fields.list("steps");
     if (list == nullptr) return;
     if (list->list.empty()) faults_.add(*list, "steps is empty, expected at least one step");
-    const World world{engine_, loaded.drill.processes, loaded.drill.manual_clock, file_};
+    const World world{source_.engine, source_.language, loaded.drill.processes,
+                      loaded.drill.manual_clock, source_.file};
     const std::vector<Draft> drafts = read_steps(*list, world, faults_);
     Flow flow(world, faults_);
     flow.check(drafts);
     loaded.drill.steps = finished(drafts);
-    std::uint64_t starts = 0;
-    if (const Step* over = one_too_many(loaded.drill.steps, &starts)) {
-      faults_.add(
-          {over->position.line, over->position.column},
-          fmt::format("the start of a process number {}, expected at most {}: the board has "
-                      "no place for more",
-                      kMostStarts + 1, kMostStarts));
-    }
     loaded.started = flow.started();
     loaded.ids = flow.ids();
   }
 
-  const Engine& engine_;
-  const std::string& file_;
+  const Source& source_;
   Faults& faults_;
 };
 
@@ -272,9 +246,8 @@ std::vector<std::string> read_not_under(Fields& fields, Faults& faults) {
   return *names;
 }
 
-LoadedDrill read_drill(const Variant& variant, const Engine& engine, const std::string& file,
-                       Faults& faults) {
-  return DrillReader(engine, file, faults).read(variant);
+LoadedDrill read_drill(const Variant& variant, const Source& source, Faults& faults) {
+  return DrillReader(source, faults).read(variant);
 }
 
 }  // namespace kv::drill

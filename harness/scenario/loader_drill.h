@@ -11,15 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/scenario/flow.h"
+#include "harness/scenario/language.h"
 #include "harness/scenario/scenario.h"
 #include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/scenario_params.h"
 #include "harness/scenario/toml_document.h"
 
 namespace kv::drill {
-
-// The board's places for processes: each start takes one for good, and the supervisor has one.
-inline constexpr std::uint64_t kMostStarts = 255;
 
 // One run to be made of a file, before its parameters are filled in.
 struct Variant {
@@ -41,12 +40,17 @@ struct LoadedDrill {
   std::vector<std::string> ids;   // of its steps
   Parameters values;
 };
-LoadedDrill read_drill(const Variant& variant, const Engine& engine, const std::string& file,
-                       Faults& faults);
+// What a file is read with.
+struct Source {
+  const Engine& engine;
+  const Language& language;
+  const std::string& file;
+};
+LoadedDrill read_drill(const Variant& variant, const Source& source, Faults& faults);
 
 // Reads [[prove]] and gives each proof to its drill; adds the parameters it used.
-void read_proofs(Fields& root, const Engine& engine, const std::string& file,
-                 std::vector<LoadedDrill>& drills, Faults& faults);
+void read_proofs(Fields& root, const Source& source, std::vector<LoadedDrill>& drills,
+                 Faults& faults);
 
 // Reads not_under: the sanitizers under which something is skipped.
 std::vector<std::string> read_not_under(Fields& fields, Faults& faults);

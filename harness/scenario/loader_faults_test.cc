@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/board/layout.h"
-#include "harness/scenario/loader_drill.h"
+#include "harness/scenario/flow.h"
 #include "harness/scenario/scenario_test_support.h"
 
 namespace kv::drill {

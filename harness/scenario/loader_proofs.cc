@@ -5,10 +5,9 @@
 #include <deque>
 #include <utility>
 
-#include "harness/verdict/checks.h"
 #include "harness/scenario/loader_drill.h"
 #include "harness/scenario/names.h"
-#include "harness/steps/steps.h"
+#include "harness/scenario/step_reader.h"
 #include "harness/scenario/units.h"
 
 namespace kv::drill {
@@ -20,9 +19,8 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 
 class Proofs {
  public:
-  Proofs(const Engine& engine, const std::string& file, std::vector<LoadedDrill>& drills,
-         Faults& faults)
-      : engine_(engine), file_(file), drills_(drills), faults_(faults) {}
+  Proofs(const Source& source, std::vector<LoadedDrill>& drills, Faults& faults)
+      : source_(source), drills_(drills), faults_(faults) {}
 
   void read(const Node& written) {
     if (!expect_kind(written, Node::Kind::kTable, "a proof", faults_)) return;
@@ -32,7 +30,7 @@ class Proofs {
     Fields fields(node, "in [[prove]]", faults_);
     fields.find("arm");
     Proof proof;
-    proof.position = {file_, node.place.line, node.place.column};
+    proof.position = {source_.file, node.place.line, node.place.column};
     read_skip(fields, *drill, proof);
     read_fails(fields, *drill, proof);
     proof.not_under = read_not_under(fields, faults_);
@@ -77,7 +75,7 @@ class Proofs {
       }
       std::vector<std::string> processes;
       for (const ProcessSpec& process : drill.drill.processes) processes.push_back(process.name);
-      if (auto why = why_not_site(engine_, address->site, Use::kSkip); !why.empty()) {
+      if (auto why = why_not_site(source_.engine, address->site, Use::kSkip); !why.empty()) {
         faults_.add(item, std::move(why));
       } else if (!address->process.empty() && !has(processes, address->process)) {
         faults_.add(item, fmt::format("unknown process \"{}\"{}", address->process,
@@ -101,7 +99,8 @@ class Proofs {
     if (list == nullptr) return;
     if (list->list.empty()) faults_.add(*list, "fails is empty, expected at least one check");
     std::vector<std::string> known = drill.ids;
-    known.insert(known.end(), default_check_names().begin(), default_check_names().end());
+    const auto& checks = source_.language.checks;
+    known.insert(known.end(), checks.begin(), checks.end());
     for (const Node& item : list->list) {
       if (!expect_kind(item, Node::Kind::kText, "an entry of fails", faults_)) continue;
       const auto waived =
@@ -137,19 +136,18 @@ class Proofs {
     }
   }
 
-  const Engine& engine_;
-  const std::string& file_;
+  const Source& source_;
   std::vector<LoadedDrill>& drills_;
   Faults& faults_;
 };
 
 }  // namespace
 
-void read_proofs(Fields& root, const Engine& engine, const std::string& file,
-                 std::vector<LoadedDrill>& drills, Faults& faults) {
+void read_proofs(Fields& root, const Source& source, std::vector<LoadedDrill>& drills,
+                 Faults& faults) {
   const Node* list = root.list("prove");
   if (list == nullptr) return;
-  Proofs proofs(engine, file, drills, faults);
+  Proofs proofs(source, drills, faults);
   for (const Node& node : list->list) proofs.read(node);
 }
 

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "harness/scenario/scenario_test_support.h"
@@ -119,12 +118,12 @@ TEST(LoaderTest, ParametersKeepTheirTypeAloneAndAreTextInsideOne) {
   const Drill& base = scenario.drills.front();
   EXPECT_THAT(base.processes[0].arguments, ElementsAre("--at=listener.read.body"));
   EXPECT_EQ(base.processes[1].environment.at("MODE"), "$4");
-  EXPECT_EQ(std::get<SendStep>(base.steps[3].deed).first, 4u);
-  EXPECT_EQ(std::get<WaitStep>(base.steps[4].deed).at.site, "listener.read.body");
+  EXPECT_EQ(base.steps[3].text, "c sends map, the first 4 of 47 bytes");
+  EXPECT_EQ(base.steps[4].text, "wait listener.read.body in worker");
   const Drill& arm = scenario.drills[1];
   EXPECT_THAT(arm.processes[0].arguments, ElementsAre("--at=listener.read.header"));
-  EXPECT_EQ(std::get<SendStep>(arm.steps[3].deed).first, 2u);
-  EXPECT_EQ(std::get<WaitStep>(arm.steps[4].deed).at.site, "listener.read.header");
+  EXPECT_EQ(arm.steps[3].text, "c sends map, the first 2 of 47 bytes");
+  EXPECT_EQ(arm.steps[4].text, "wait listener.read.header in worker");
 }
 
 TEST(LoaderTest, AnArmChangesWhatItNamesAndKeepsTheRest) {
@@ -156,8 +155,8 @@ TEST(LoaderTest, TheMatrixIsTheCrossProductAndTheFirstTurnsSlowest) {
   EXPECT_THAT(
       arms, ElementsAre("", "header", "fails", "first=1, where=vmm.map", "first=1, where=vmm.unmap",
                         "first=3, where=vmm.map", "first=3, where=vmm.unmap"));
-  EXPECT_EQ(std::get<SendStep>(scenario.drills[5].steps[3].deed).first, 3u);
-  EXPECT_EQ(std::get<WaitStep>(scenario.drills[6].steps[4].deed).at.site, "vmm.unmap");
+  EXPECT_EQ(scenario.drills[5].steps[3].text, "c sends map, the first 3 of 47 bytes");
+  EXPECT_EQ(scenario.drills[6].steps[4].text, "wait vmm.unmap in worker");
 }
 
 TEST(LoaderTest, AProofBelongsToItsArm) {
@@ -229,7 +228,7 @@ TEST(LoaderTest, NoFileIsTooBrokenToBeRefused) {
   const std::string full = kFull;
   const Engine engine = test_engine();
   const auto judge = [&](const std::string& text) {
-    const auto scenario = load_scenario("x.toml", text, engine);
+    const auto scenario = load_scenario("x.toml", text, engine, language());
     if (scenario) return true;
     EXPECT_THAT(scenario.error(), ::testing::Not(IsEmpty())) << text;
     for (const LoadError& error : scenario.error()) {

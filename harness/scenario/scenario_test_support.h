@@ -11,6 +11,7 @@
 
 #include "harness/scenario/loader.h"
 #include "harness/scenario/scenario.h"
+#include "harness/steps/table.h"
 
 namespace kv::drill {
 
@@ -32,7 +33,7 @@ inline Engine test_engine() {
 // The faults of a file as "line:column: message"; none when it loads.
 inline std::vector<std::string> faults_of(std::string_view text) {
   std::vector<std::string> lines;
-  const auto loaded = load_scenario("x.toml", text, test_engine());
+  const auto loaded = load_scenario("x.toml", text, test_engine(), language());
   if (loaded) return lines;
   for (const LoadError& error : loaded.error()) {
     EXPECT_EQ(error.position.file, "x.toml");
@@ -44,7 +45,7 @@ inline std::vector<std::string> faults_of(std::string_view text) {
 
 // A loaded file; a test that calls it expects no fault.
 inline Scenario loaded(std::string_view text) {
-  auto scenario = load_scenario("x.toml", text, test_engine());
+  auto scenario = load_scenario("x.toml", text, test_engine(), language());
   if (scenario) return *std::move(scenario);
   for (const LoadError& error : scenario.error()) ADD_FAILURE() << to_string(error);
   Scenario nothing;

@@ -217,6 +217,12 @@ const BadInput kFlow[] = {
              "]},\n"),
      {"9:9: worker ended in line 9, expected the step before that [in the second round of the "
       "repeat]"}},
+    {"MoreStartsThanTheBoardHasPlacesFor",
+     only("{repeat = 256, steps = [\n"
+          "{start = \"worker\"}, {exit = \"worker\"},\n"
+          "]},\n"),
+     {"8:1: the start of a process number 256, expected at most 255: the board has no place for "
+      "more"}},
     {"ACallLeftOpenByARepeat",
      started("{repeat = 2, steps = [\n"
              "{call = \"shutdown\"},\n"

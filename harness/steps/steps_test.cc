@@ -1,17 +1,17 @@
 // What each step becomes: its deed, and its line for people.
-#include "harness/steps/steps.h"
+#include "harness/steps/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <csignal>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "harness/scenario/scenario_test_support.h"
+#include "harness/steps/client.h"
+#include "harness/steps/give.h"
 #include "harness/wire/wire.h"
 
 namespace kv::drill {
@@ -35,11 +35,10 @@ template <typename T>
 T only_deed(const std::string& line) {
   const auto steps = steps_of(line);
   EXPECT_EQ(steps.size(), 1u);
-  if (steps.empty() || !std::holds_alternative<T>(steps[0].deed)) {
-    ADD_FAILURE() << "another deed: " << line;
-    return {};
-  }
-  return std::get<T>(steps[0].deed);
+  const T* deed = steps.empty() ? nullptr : steps[0].deed.as<T>();
+  if (deed != nullptr) return *deed;
+  ADD_FAILURE() << "another deed: " << line;
+  return {};
 }
 
 TEST(StepsTest, EveryStepHasALineForPeople) {
@@ -160,43 +159,37 @@ TEST(StepsTest, ARequestIsTwoStepsAndTheCheckIsTheSecond) {
   const auto steps = steps_of(
       R"({id = "served", client = "c", request = {cmd = "map"}, reply = {status = "success"}, deadline = "1s"})");
   ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(std::get<SendStep>(steps[0].deed).bytes,
-            frame(pickle(Value(Value::Dict{{"cmd", "map"}}))));
+  EXPECT_EQ(steps[0].deed.as<SendStep>()->bytes, frame(pickle(Value(Value::Dict{{"cmd", "map"}}))));
   EXPECT_EQ(steps[0].id, "");
-  EXPECT_EQ(std::get<ExpectReplyStep>(steps[1].deed).fields,
-            Value(Value::Dict{{"status", "success"}}));
+  EXPECT_EQ(steps[1].deed.as<ExpectReplyStep>()->fields, Value(Value::Dict{{"status", "success"}}));
   EXPECT_EQ(steps[1].id, "served");
   EXPECT_EQ(steps[0].deadline_ns, steps[1].deadline_ns);
 }
 
 TEST(StepsTest, AMomentMayBeWrittenInOneWordOrInKeys) {
-  const auto word = only_deed<WaitStep>(R"({wait = "vmm.map[-3]#2@worker/stop"})");
-  const auto keys = only_deed<WaitStep>(
-      R"({wait = "vmm.map", key = -3, hit = 2, in = "worker", thread = "stop"})");
-  EXPECT_EQ(to_string(word.at), "vmm.map[-3]#2@worker/stop");
-  EXPECT_EQ(to_string(keys.at), to_string(word.at));
+  EXPECT_THAT(texts_of(R"({wait = "vmm.map[-3]#2@worker/stop"},
+{wait = "vmm.map", key = -3, hit = 2, in = "worker", thread = "stop"})"),
+              ::testing::Each("wait vmm.map[-3]#2 in worker, thread stop"));
 }
 
 TEST(StepsTest, TheOnlyProcessNeedsNoName) {
-  EXPECT_EQ(only_deed<WaitStep>(R"({wait = "vmm.map"})").at.process, "worker");
-  EXPECT_EQ(only_deed<CallStep>(R"({call = "shutdown"})").process, "worker");
-  EXPECT_EQ(only_deed<LoggedStep>(R"({logged = "x"})").process, "worker");
-  EXPECT_EQ(only_deed<OrderStep>(R"({order = ["vmm.map", "vmm.unmap"]})").addresses[0].process,
-            "worker");
+  EXPECT_THAT(texts_of(R"({wait = "vmm.map"}, {call = "shutdown"}, {logged = "x"},
+{order = ["vmm.map", "vmm.unmap"]})"),
+              ::testing::Each(::testing::EndsWith(" in worker")));
 }
 
 TEST(StepsTest, OrdersActOnceAndSkipsAlways) {
-  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map"})").times, 1u);
-  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map", times = "always"})").times, 0u);
-  EXPECT_EQ(only_deed<GiveStep>(R"({skip = "runtime.exit_hook"})").times, 0u);
-  EXPECT_EQ(only_deed<GiveStep>(R"({skip = "runtime.exit_hook", times = 2})").times, 2u);
-  EXPECT_FALSE(only_deed<GiveStep>(R"({hold = "vmm.map"})").may_miss);
-  EXPECT_TRUE(only_deed<GiveStep>(R"({hold = "vmm.map", may_miss = true})").may_miss);
+  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map"})").order.times, 1u);
+  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map", times = "always"})").order.times, 0u);
+  EXPECT_EQ(only_deed<GiveStep>(R"({skip = "runtime.exit_hook"})").order.times, 0u);
+  EXPECT_EQ(only_deed<GiveStep>(R"({skip = "runtime.exit_hook", times = 2})").order.times, 2u);
+  EXPECT_FALSE(only_deed<GiveStep>(R"({hold = "vmm.map"})").order.may_miss);
+  EXPECT_TRUE(only_deed<GiveStep>(R"({hold = "vmm.map", may_miss = true})").order.may_miss);
 }
 
 TEST(StepsTest, AFailureHasACodeByNumberOrName) {
   const auto code = [](const std::string& text) {
-    return only_deed<GiveStep>("{fail = \"vmm.map\", code = " + text + "}").code;
+    return only_deed<GiveStep>("{fail = \"vmm.map\", code = " + text + "}").order.code;
   };
   EXPECT_EQ(code("2"), 2);
   EXPECT_EQ(code("-1"), -1);
@@ -204,34 +197,33 @@ TEST(StepsTest, AFailureHasACodeByNumberOrName) {
   EXPECT_EQ(code("\"EAGAIN\""), EAGAIN);
   const auto from =
       only_deed<GiveStep>(R"({fail = "vmm.map", code = 2, from = 3, times = "always"})");
-  EXPECT_EQ(from.at.hit, 3u);
-  EXPECT_EQ(from.times, 0u);
+  EXPECT_EQ(from.order.at.hit, 3u);
+  EXPECT_EQ(from.order.times, 0u);
 }
 
 TEST(StepsTest, WithoutANameAnOrderIsCalledAsItsMomentIsWritten) {
-  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map#2", in = "worker"})").as, "vmm.map#2");
-  EXPECT_EQ(only_deed<GiveStep>(R"({run = "shutdown", at = "vmm.map"})").as, "shutdown");
-  EXPECT_EQ(only_deed<CallStep>(R"({call = "shutdown"})").as, "shutdown");
+  EXPECT_EQ(only_deed<GiveStep>(R"({hold = "vmm.map#2", in = "worker"})").order.as, "vmm.map#2");
+  EXPECT_EQ(only_deed<GiveStep>(R"({run = "shutdown", at = "vmm.map"})").order.as, "shutdown");
 }
 
 TEST(StepsTest, ArgumentsAreADictionary) {
-  const auto call =
-      only_deed<CallStep>(R"({call = "map", args = {offsets = [0], deep = {x = "y"}}})");
-  EXPECT_EQ(to_json(call.arguments), R"({"offsets": [0], "deep": {"x": "y"}})");
-  EXPECT_EQ(to_json(only_deed<CallStep>(R"({call = "map"})").arguments), "{}");
+  const auto arguments = [](const std::string& more) {
+    return to_json(
+        only_deed<GiveStep>(R"({run = "map", at = "vmm.map")" + more + "}").order.arguments);
+  };
+  EXPECT_EQ(arguments(R"(, args = {offsets = [0], deep = {x = "y"}})"),
+            R"({"offsets": [0], "deep": {"x": "y"}})");
+  EXPECT_EQ(arguments(""), "{}");
 }
 
 TEST(StepsTest, EndsSayCodeOrSignal) {
-  const auto steps = steps_of(R"({ended = "worker", code = 3},
+  const auto texts = texts_of(R"({ended = "worker", code = 3},
 {start = "worker"}, {ended = "worker", signal = "SIGSEGV"},
 {start = "worker"}, {ended = "worker"},
 {start = "worker"}, {exit = "worker", how = "abort"},)");
-  ASSERT_EQ(steps.size(), 7u);
-  EXPECT_EQ(std::get<EndedStep>(steps[0].deed).code, 3);
-  EXPECT_FALSE(std::get<EndedStep>(steps[0].deed).signal);
-  EXPECT_EQ(std::get<EndedStep>(steps[2].deed).signal, SIGSEGV);
-  EXPECT_FALSE(std::get<EndedStep>(steps[4].deed).code);
-  EXPECT_EQ(std::get<ExitStep>(steps[6].deed).how, "abort");
+  EXPECT_THAT(texts,
+              ElementsAre("worker ended with code 3", "start worker", "worker ended by signal SEGV",
+                          "start worker", "worker ended", "start worker", "exit worker by abort"));
 }
 
 TEST(StepsTest, AProcessThatWasToldToEndIsThereUntilItsEndWasWaitedFor) {
@@ -241,22 +233,20 @@ TEST(StepsTest, AProcessThatWasToldToEndIsThereUntilItsEndWasWaitedFor) {
 {start = "worker"}, {exit = "worker", wait = false}, {ended = "worker", code = 0},
 {start = "worker"}, {exit = "worker", wait = true},)")),
               ::testing::IsEmpty());
-  EXPECT_FALSE(only_deed<ExitStep>(R"({exit = "worker", wait = false})").wait);
-  EXPECT_TRUE(only_deed<ExitStep>(R"({exit = "worker"})").wait);
 }
 
 TEST(StepsTest, ARepeatHoldsItsSteps) {
-  const auto repeat = only_deed<RepeatStep>(R"({repeat = 2, steps = [
+  const auto steps = steps_of(R"({repeat = 2, steps = [
     {client = "d", connect = "worker"},
     {repeat = 3, steps = [{id = "inner", client = "d", request = {cmd = "map"}, reply = {}}]},
     {client = "d", close = true},
   ]})");
-  EXPECT_EQ(repeat.times, 2u);
-  ASSERT_EQ(repeat.steps.size(), 3u);
-  const auto& inner = std::get<RepeatStep>(repeat.steps[1].deed);
-  EXPECT_EQ(inner.times, 3u);
-  ASSERT_EQ(inner.steps.size(), 2u);
-  EXPECT_EQ(inner.steps[1].id, "inner");
+  EXPECT_EQ(steps.at(0).rounds, 2u);
+  ASSERT_EQ(steps.at(0).body.size(), 3u);
+  const Step& inner = steps.at(0).body[1];
+  EXPECT_EQ(inner.rounds, 3u);
+  ASSERT_EQ(inner.body.size(), 2u);
+  EXPECT_EQ(inner.body[1].id, "inner");
 }
 
 TEST(StepsTest, WhatIsFreeAgainMayBeUsedAgain) {

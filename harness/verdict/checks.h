@@ -29,6 +29,7 @@
 #include "harness/board/board.h"
 #include "harness/process/card_ledger.h"
 #include "harness/process/process.h"
+#include "harness/scenario/step.h"
 #include "harness/verdict/verdict.h"
 
 namespace kv::drill {
@@ -40,12 +41,6 @@ struct Expected {
 };
 bool as_said(const End& end, const Expected& expected);
 std::string to_string(const Expected& expected);  // "exit code 0", "SIGKILL"
-
-// Warnings and errors of this process that hold this text are expected, however often.
-struct AllowedLog {
-  std::string process;  // empty: of any
-  std::string text;
-};
 
 // Everything that is known at the end of a run.
 struct Record {
@@ -87,7 +82,7 @@ inline constexpr const char* kAdvanceEvent = "advance";
 // each once, passed ones too. A check that a run cut short cannot judge fairly passes and says so.
 std::vector<CheckResult> default_checks(const Record& record);
 
-// Their names, for the loader and for waivers.
+// Their names, for the language.
 const std::vector<std::string>& default_check_names();
 
 // Whether no_crash has nothing to say about it.

@@ -61,9 +61,7 @@ void add_steps(std::string* text, const std::vector<Step>& steps, int depth) {
   for (const Step& step : steps) {
     fmt::format_to(std::back_inserter(*text), "{:>{}}{:3}. {}{}\n", "", 4 * depth, ++number,
                    step.text, step.id.empty() ? "" : fmt::format("   ('{}')", step.id));
-    if (const auto* repeat = std::get_if<RepeatStep>(&step.deed)) {
-      add_steps(text, repeat->steps, depth + 1);
-    }
+    add_steps(text, step.body, depth + 1);
   }
 }
 

@@ -69,12 +69,10 @@ TEST(PlanTest, TheFirstLineIsTheCommandThatRepeatsTheRun) {
   drill.processes[0].role = "worker";
   Step inner;
   inner.text = "wait x";
-  RepeatStep repeat;
-  repeat.steps = {inner};
   Step outer;
   outer.text = "repeat 3";
   outer.id = "three times";
-  outer.deed = repeat;
+  outer.body = {inner};
   drill.steps = {outer};
   Address skipped;
   skipped.site = "listener.stop.unlink";

@@ -1,36 +1,16 @@
-#include "harness/steps/steps.h"
-
+// From the tables of a list to drafts of steps: which step each is, and what all steps share.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "harness/scenario/names.h"
-#include "harness/steps/steps_reader.h"
+#include "harness/scenario/step_reader.h"
 
 namespace kv::drill {
 namespace {
 
-struct Kind {
-  const char* key;
-  Deeds (*read)(StepReader&);  // null: repeat, which is read here
-};
-constexpr std::array<Kind, 23> kKinds{{
-    {"start", read_start},     {"client", read_client},   {"wait", read_wait},
-    {"hold", read_hold},       {"release", read_release}, {"fail", read_fail},
-    {"skip", read_skip},       {"crash", read_crash},     {"freeze", read_freeze},
-    {"run", read_run},         {"call", read_call},       {"returns", read_returns},
-    {"pending", read_pending}, {"exit", read_exit},       {"ended", read_ended},
-    {"advance", read_advance}, {"order", read_order},     {"count", read_count},
-    {"logged", read_logged},   {"file", read_file},       {"place", read_place},
-    {"card", read_card},       {"repeat", nullptr},
-}};
-// Also a further key of crash and ended, so it decides only when no other does.
-constexpr Kind kSignal{"signal", read_signal};
-
-constexpr std::int64_t kMostRounds = 1'000'000;
 constexpr std::int64_t kLongestDeadline = 3'600'000'000'000;
 
 class Steps {
@@ -58,25 +38,27 @@ class Steps {
   }
 
   // {exit = "worker", wait = false}: there it is no step of its own.
-  static bool is_wait_of_exit(const Node& item, const Entry& entry) {
-    return entry.key == "wait" && entry.value.is(Node::Kind::kBool) && item.find("exit") != nullptr;
+  static bool is_key_of_another(const StepKind& kind, const Node& item) {
+    return std::any_of(kind.key_of.begin(), kind.key_of.end(),
+                       [&item](std::string_view word) { return item.find(word) != nullptr; });
   }
 
   // The step's kind; null: none or several, which was reported.
-  const Kind* kind_of(const Node& item) {
-    const Kind* found = nullptr;
+  const StepKind* kind_of(const Node& item) {
+    const StepKind* found = nullptr;
     for (const Entry& entry : item.table) {
-      const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                     [&](const Kind& known) { return entry.key == known.key; });
-      if (kind == kKinds.end() || is_wait_of_exit(item, entry)) continue;
+      const auto& kinds = world_.language.steps;
+      const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const StepKind& known) {
+        return entry.key == known.word;
+      });
+      if (kind == kinds.end() || is_key_of_another(*kind, item)) continue;
       if (found != nullptr) {
         faults_.add(entry.key_place, fmt::format("{} and {} are two steps, expected one table each",
-                                                 found->key, kind->key));
+                                                 found->word, kind->word));
         return nullptr;
       }
       found = &*kind;
     }
-    if (found == nullptr && item.find(kSignal.key) != nullptr) found = &kSignal;
     if (found == nullptr) report_no_kind(item);
     return found;
   }
@@ -85,24 +67,24 @@ class Steps {
     for (const Entry& entry : item.table) {
       if (entry.key == "id" || entry.key == "deadline") continue;
       faults_.add(entry.key_place, fmt::format("unknown step \"{}\"{}", entry.key,
-                                               expected_one(entry.key, step_kinds())));
+                                               expected_one(entry.key, world_.language.words())));
       return;
     }
-    faults_.add(item, fmt::format("a step without a deed, expected {}", listed(step_kinds())));
+    faults_.add(item,
+                fmt::format("a step without a deed, expected {}", listed(world_.language.words())));
   }
 
   void read_one(const Node& item, std::vector<Draft>& drafts) {
     const std::size_t faults_before = faults_.size();
-    const Kind* kind = kind_of(item);
+    const StepKind* kind = kind_of(item);
     if (kind == nullptr) {
       drafts.push_back(lost(item));
       return;
     }
-    Fields fields(item, fmt::format("in a {} step", kind->key), faults_);
+    Fields fields(item, fmt::format("in a {} step", kind->word), faults_);
     StepReader reader(fields, world_, faults_);
-    fields.find(kind->key);
-    std::vector<Draft> body;
-    Deeds deeds = kind->read != nullptr ? kind->read(reader) : repeat(fields, body);
+    fields.find(std::string(kind->word));
+    Deeds deeds = kind->read(reader);
     std::optional<std::string> id;
     if (item.find("id") != nullptr) id = fields.required_text("id", "the check's name");
     fields.find("id");
@@ -116,32 +98,28 @@ class Steps {
       draft.source = &item;
       draft.broken = faults_.size() != faults_before;
       draft.lost = reader.lost;
-      draft.step.text = read.text.empty() ? describe(read.deed) : std::move(read.text);
+      draft.step.text = read.text.empty() ? read.deed.text() : std::move(read.text);
       draft.step.position = {world_.file, item.place.line, item.place.column};
       draft.step.deadline_ns = deadline;
       draft.step.deed = std::move(read.deed);
+      draft.step.rounds = read.rounds;
+      draft.body = std::move(read.body);
       drafts.push_back(std::move(draft));
     }
     if (deeds.empty()) drafts.push_back(lost(item));
     drafts.back().step.id = id.value_or("");
-    drafts.back().body = std::move(body);
-  }
-
-  Deeds repeat(Fields& fields, std::vector<Draft>& body) {
-    RepeatStep step;
-    step.times = static_cast<std::uint64_t>(fields.integer("repeat", 1, kMostRounds).value_or(1));
-    if (fields.require("steps", "a list of steps") != nullptr) {
-      if (const Node* list = fields.list("steps")) {
-        body = read(*list);
-        if (body.empty()) faults_.add(*list, "steps is empty, expected at least one step");
-      }
-    }
-    return {{step}};
   }
 
   const World& world_;
   Faults& faults_;
 };
+
+void foretell(const std::vector<Step>& steps, Ahead* ahead) {
+  for (const Step& step : steps) {
+    step.deed.foretell(*ahead);
+    foretell(step.body, ahead);
+  }
+}
 
 std::string kind_of_site(const Engine& engine, const std::string& site) {
   const auto in = [&](const std::vector<std::string>& names) {
@@ -165,16 +143,6 @@ std::vector<std::string> usable(const Engine& engine, Use use) {
 }
 
 }  // namespace
-
-const std::vector<std::string>& step_kinds() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names;
-    for (const Kind& kind : kKinds) names.emplace_back(kind.key);
-    names.emplace_back(kSignal.key);
-    return names;
-  }();
-  return kNames;
-}
 
 std::string why_not_site(const Engine& engine, const std::string& site, Use use) {
   constexpr std::string_view kDone = ".done";
@@ -230,11 +198,15 @@ std::vector<Step> finished(const std::vector<Draft>& drafts) {
   std::vector<Step> steps;
   for (const Draft& draft : drafts) {
     steps.push_back(draft.step);
-    if (auto* repeat = std::get_if<RepeatStep>(&steps.back().deed)) {
-      repeat->steps = finished(draft.body);
-    }
+    steps.back().body = finished(draft.body);
   }
   return steps;
+}
+
+Ahead foretold(const std::vector<Step>& steps) {
+  Ahead ahead;
+  foretell(steps, &ahead);
+  return ahead;
 }
 
 }  // namespace kv::drill

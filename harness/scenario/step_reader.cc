@@ -1,8 +1,9 @@
-#include "harness/steps/steps_reader.h"
+#include "harness/scenario/step_reader.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "harness/scenario/names.h"
@@ -99,6 +100,30 @@ std::string StepReader::command(const std::string& key) {
 Value StepReader::arguments() {
   const Node* table = fields.table("args");
   return table == nullptr ? Value(Value::Dict{}) : read_value(*table, faults);
+}
+
+std::optional<std::uint64_t> StepReader::amount(const std::string& key) {
+  const auto number = fields.integer(key, 0, INT64_MAX);
+  if (!number) return std::nullopt;
+  return static_cast<std::uint64_t>(*number);
+}
+
+std::optional<int> StepReader::exit_code(const std::string& key) {
+  constexpr std::int64_t kHighest = 255;
+  const auto code = fields.integer(key, 0, kHighest);
+  if (!code) return std::nullopt;
+  return static_cast<int>(*code);
+}
+
+std::optional<int> StepReader::signal(const std::string& key) {
+  const auto name = fields.required_text(key, "a signal such as \"TERM\"");
+  if (!name) return std::nullopt;
+  const auto signal = signal_by_name(*name);
+  if (!signal) {
+    faults.add(*fields.find(key),
+               fmt::format("unknown signal \"{}\"{}", *name, expected_one(*name, signal_names())));
+  }
+  return signal;
 }
 
 std::vector<int> StepReader::allowed_errors() {
