@@ -3,7 +3,6 @@
 
 #include "harness/steps/client.h"
 #include "harness/wire/wire.h"
-#include "harness/scenario/units.h"
 
 namespace kv::drill {
 namespace {
