@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/scenario/names.h"
 #include "harness/scenario/scenario_fields.h"
 #include "harness/scenario/step_reader.h"
 
