@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "kvcore/base/thread_annotations.h"
 #include "kvcore/hook.h"
 #include "kvcore/listener/listener_files.h"
 #include "kvcore/listener/listener_reactor.h"
-#include "kvcore/base/thread_annotations.h"
 
 namespace kv {
 namespace {
@@ -70,8 +70,12 @@ Result<std::unique_ptr<Listener>> Listener::start(ListenerOptions options, Handl
   const std::int64_t generation = ++g_generations;
   auto impl = std::make_unique<Impl>(std::move(options), clock, std::move(log), generation);
   const ListenerOptions& own = impl->options;
-  KV_ASSIGN_OR_RETURN(SocketFile::Bound bound,
-                      SocketFile::create(own.socket_path, own.socket_root));
+  const bool bounded = step<"listener.start.lock_limit">(generation);
+  const SocketFile::Turn turn{generation, clock,
+                              bounded ? deadline_after(clock.now(), own.lock_limit) : kNever};
+  auto made = SocketFile::create(own.socket_path, own.socket_root, turn);
+  if (bounded) step_done<"listener.start.lock_limit">(generation, made.ok() ? 1 : 0);
+  KV_ASSIGN_OR_RETURN(SocketFile::Bound bound, std::move(made));
   impl->file = std::move(bound.file);
   impl->reactor = std::make_shared<Reactor>(Reactor::Setup{
       generation, own.label, own.max_body, std::move(handler), own.ended, &clock, impl->log});
@@ -85,7 +89,7 @@ Result<std::unique_ptr<Listener>> Listener::start(ListenerOptions options, Handl
   }
   if (!status.ok()) {
     // The reason is what the caller wants to know, not what removing the socket met.
-    static_cast<void>(impl->file.remove(generation));
+    static_cast<void>(impl->file.remove(turn));
     return status;
   }
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
@@ -218,7 +222,7 @@ StopResult Listener::Impl::drain_and_remove(Time deadline, Status* why) {
       thread.detach();  // only a drill comes here; what the thread uses is its own as well
     }
   }
-  const Status status = file.remove(generation);
+  const Status status = file.remove({generation, clock, deadline});
   if (!status.ok()) {
     say(Severity::kError, "not removed: " + status.to_string());
     if (why != nullptr) *why = status;

@@ -20,6 +20,7 @@
 #ifndef KVCORE_LISTENER_LISTENER_H_
 #define KVCORE_LISTENER_LISTENER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,21 +28,24 @@
 
 #include "kvcore/base/clock.h"
 #include "kvcore/base/log.h"
-#include "kvcore/wire/message.h"
 #include "kvcore/base/status.h"
+#include "kvcore/wire/message.h"
 
 namespace kv {
 
 enum class StopResult : std::uint8_t {
   kDone = 0,        // everything is gone: thread, sockets, files
   kNotDrained = 1,  // a handler is still inside; nothing was torn down; call again
-  kFailed = 2,      // the clean-up met an error; still registered; call again
+  kFailed = 2,      // the clean-up met an error or waited in vain; still registered; call again
 };
 const char* stop_result_name(StopResult result);  // "done", "not_drained", "failed"
 
 struct ListenerOptions {
-  std::string socket_path;  // at most 107 bytes; directories on the way are made, mode 0700
-  std::string socket_root;  // exists; directories below it are removed at stop if they are empty
+  std::string socket_path;  // at most 107 bytes; directories on the way are made, closed to others
+  std::string socket_root;  // exists; directories that a start made below it are removed at stop if
+                            // they are empty. It may be a link; no link below it is followed.
+  // How long a start waits for other starts and stops in the socket's directory.
+  Nanos lock_limit = std::chrono::seconds(5);
   std::uint32_t max_body =
       16u << 20;                   // bytes; a longer frame gets an error and ends the connection
   std::string label = "listener";  // of its thread, for people and drills
@@ -58,7 +62,9 @@ class Listener {
 
   // The socket accepts connections when this returns. A stale socket file at the path (nobody
   // listens) is replaced; a living one is kAlreadyExists; anything else there is kAlreadyExists
-  // too. kFailedPrecondition: a directory on the way belongs to another user.
+  // too. kFailedPrecondition: a directory on the way belongs to another user, or others may write
+  // into it. kDeadline: a start or stop of another listener, which the text names, was at work in
+  // the directory for longer than the lock limit. What was there before stays as it was.
   static Result<std::unique_ptr<Listener>> start(ListenerOptions options, Handler handler,
                                                  Clock& clock, LogSink log);
   // Stops without limit if that was not done. On the listener's own thread it cannot wait: the

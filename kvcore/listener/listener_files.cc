@@ -1,15 +1,14 @@
 #include "kvcore/listener/listener_files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <optional>
+#include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "kvcore/hook.h"
@@ -18,145 +17,212 @@
 namespace kv {
 namespace {
 
+constexpr const char* kStart = "listener.start";
 constexpr int kBacklog = 512;
+constexpr std::string_view kDescriptors = "/proc/self/fd/";
+// Bytes of a socket's name: its address has those of its directory's descriptor before it.
+constexpr std::size_t kNameLimit = kSocketPathLimit - kDescriptors.size() - sizeof "2147483647";
+// Closed to others, and marked as made by a start from the moment on that it is there.
+constexpr mode_t kMode = S_ISVTX | 0700;
 // Times that create() begins again because another worker, leaving, removed the directory that it
 // had just made sure of. Each round needs another such worker.
 constexpr int kRounds = 16;
 
-std::string parent(const std::string& path) {
-  const auto slash = path.find_last_of('/');
-  if (slash == std::string::npos) return {};
-  return path.substr(0, slash);
-}
-
-// The directories from the one of `path` up to, not including, `root`.
-Result<std::vector<std::string>> directories_between(const std::string& path, std::string root) {
-  while (root.size() > 1 && root.back() == '/') root.pop_back();
+// The parts of `path` behind `root`, both tidy: the directories on the way, then the socket's name.
+Result<std::vector<std::string>> parts_below(const std::string& path, const std::string& root) {
   const std::string prefix = root == "/" ? root : root + "/";
-  if (root.empty() || path.compare(0, prefix.size(), prefix) != 0 || path.back() == '/') {
-    return Status::error(Code::kInvalidArgument, "listener.start", path, 0,
-                         "the socket must lie below the root " + (root.empty() ? "''" : root));
+  std::vector<std::string> parts;
+  if (!root.empty() && path.starts_with(prefix)) {
+    for (std::size_t at = prefix.size(), end = at; at < path.size(); at = end + 1) {
+      end = std::min(path.find('/', at), path.size());
+      parts.push_back(path.substr(at, end - at));
+      if (parts.back() == "..") parts.clear();
+      if (parts.empty()) break;
+    }
   }
-  std::vector<std::string> directories;
-  for (std::string up = parent(path); up.size() >= prefix.size(); up = parent(up)) {
-    directories.push_back(up);
-  }
-  return directories;
+  if (!parts.empty()) return parts;
+  return Status::error(
+      Code::kInvalidArgument, kStart, path, 0,
+      "the socket must lie below the root " + (root.empty() ? "''" : root) + ", without \"..\"");
 }
 
-// Ours, and closed to everybody else.
-Status make_private(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Status::system("mkdir", path, errno);
-  }
-  struct stat there {};
-  if (::lstat(path.c_str(), &there) != 0) return Status::system("lstat", path, errno);
-  if (!S_ISDIR(there.st_mode)) {
-    return Status::error(Code::kAlreadyExists, "listener.start", path, 0,
-                         "expected a directory, found something else");
-  }
-  if (there.st_uid != ::geteuid()) {
-    return Status::error(Code::kFailedPrecondition, "listener.start", path, 0,
-                         "the directory belongs to user " + std::to_string(there.st_uid) +
-                             ", expected user " + std::to_string(::geteuid()));
-  }
-  // An engine that made it with a wider mode shares it with us; nobody else has business in it.
-  if ((there.st_mode & 0077) != 0 && ::chmod(path.c_str(), 0700) != 0) {
-    return Status::system("chmod", path, errno);
-  }
-  return {};
-}
-
-sockaddr_un address_of(const std::string& path) {
+// Through the descriptor of its directory: a path of its own could lead elsewhere by now. This is
+// what the kernel shows as the socket's path, too.
+sockaddr_un address_in(int directory, const std::string& name) {
+  const std::string path = std::string(kDescriptors) + std::to_string(directory) + "/" + name;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
   return address;
 }
 
-// Whether the path may be bound anew; removes a socket file that nobody listens on.
-Status clear_stale(const std::string& path) {
-  struct stat there {};
-  if (::lstat(path.c_str(), &there) != 0) {
-    return errno == ENOENT ? Status() : Status::system("lstat", path, errno);
+bool is_same(int fd, const struct stat& there) {
+  struct stat own {};
+  return ::fstat(fd, &own) == 0 && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
+// Why a directory on the way cannot be used; fine: it can.
+Status usable(const struct stat& there, const std::string& path) {
+  if (!S_ISDIR(there.st_mode)) {
+    return Status::error(Code::kAlreadyExists, kStart, path, 0,
+                         "expected a directory, found something else");
   }
-  if (!S_ISSOCK(there.st_mode)) {
-    return Status::error(Code::kAlreadyExists, "listener.start", path, 0,
-                         "something that is no socket is in the way");
+  if (there.st_uid != ::geteuid()) {
+    return Status::error(Code::kFailedPrecondition, kStart, path, 0,
+                         "the directory belongs to user " + std::to_string(there.st_uid) +
+                             ", expected user " + std::to_string(::geteuid()));
   }
-  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe) return Status::system("socket", path, errno);
-  const sockaddr_un address = address_of(path);
-  const bool reached =
-      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (!reached && errno == ENOENT) return {};
-  if (reached || errno != ECONNREFUSED) {  // also EAGAIN: somebody listens and is busy
-    return Status::error(Code::kAlreadyExists, "listener.start", path, 0,
-                         "another process listens on it");
+  if ((there.st_mode & 0022) != 0) {
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "%04o", there.st_mode & 07777U);
+    return Status::error(Code::kFailedPrecondition, kStart, path, 0,
+                         std::string("others may write into the directory (mode ") + mode +
+                             "), expected 0700; it is not ours to close");
   }
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Status::system("unlink", path, errno);
   return {};
 }
 
 }  // namespace
 
-Result<SocketFile::Bound> SocketFile::create(const std::string& path, const std::string& root) {
-  if (path.size() > kSocketPathLimit) {
-    return Status::error(Code::kInvalidArgument, "listener.start", path, 0,
-                         "the path has " + std::to_string(path.size()) + " bytes, at most " +
+// ---- making
+
+Result<SocketFile::Bound> SocketFile::create(const std::string& path, const std::string& root,
+                                             const Turn& turn) {
+  const std::string tidy = tidy_path(path), tidy_root = tidy_path(root);
+  if (tidy.size() > kSocketPathLimit) {
+    return Status::error(Code::kInvalidArgument, kStart, tidy, 0,
+                         "the path has " + std::to_string(tidy.size()) + " bytes, at most " +
                              std::to_string(kSocketPathLimit) + " fit a socket's address");
   }
+  KV_ASSIGN_OR_RETURN(std::vector<std::string> names, parts_below(tidy, tidy_root));
   Bound bound;
-  bound.file.path_ = path;
-  KV_ASSIGN_OR_RETURN(bound.file.directories_, directories_between(path, root));
+  SocketFile& file = bound.file;
+  file.path_ = tidy;
+  file.name_ = names.back();
+  names.pop_back();
+  if (file.name_.size() > kNameLimit) {
+    return Status::error(Code::kInvalidArgument, kStart, tidy, 0,
+                         "the socket's name has " + std::to_string(file.name_.size()) +
+                             " bytes, expected at most " + std::to_string(kNameLimit));
+  }
+  if (tidy_root != "/") file.root_path_ = tidy_root;
+  // The user's own root may be a link; only what lies below it must be none.
+  const int access = names.empty() ? O_RDONLY : O_PATH;
+  file.root_.reset(::open(root.c_str(), access | O_DIRECTORY | O_CLOEXEC));
+  if (!file.root_) return Status::system("open", root, errno);
   bound.listening.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!bound.listening) return Status::system("socket", path, errno);
-
-  const auto attempt = [&]() -> Status {
-    std::vector<std::string> downwards(bound.file.directories_.rbegin(),
-                                       bound.file.directories_.rend());
-    for (const std::string& directory : downwards) KV_RETURN_IF_ERROR(make_private(directory));
-    // Two workers that both find the same stale socket must not remove each other's new one, nor
-    // take a socket for stale that is bound and does not listen yet: one at a time from here on.
-    // Whoever holds the lock makes only the few calls below.
-    const std::string directory = parent(path);
-    const UniqueFd lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!lock) return Status::system("open", directory, errno);
-    int locked = 0;
-    while ((locked = ::flock(lock.get(), LOCK_EX)) != 0 && errno == EINTR) {
-    }
-    if (locked != 0) return Status::system("flock", directory, errno);
-    KV_RETURN_IF_ERROR(clear_stale(path));
-    const sockaddr_un address = address_of(path);
-    if (::bind(bound.listening.get(), reinterpret_cast<const sockaddr*>(&address),
-               sizeof address) != 0) {
-      return Status::system("bind", path, errno);
-    }
-    struct stat own {};
-    if (::lstat(path.c_str(), &own) != 0 || ::listen(bound.listening.get(), kBacklog) != 0) {
-      const int failure = errno;
-      ::unlink(path.c_str());
-      return Status::system("listen", path, failure);
-    }
-    bound.file.device_ = own.st_dev;
-    bound.file.inode_ = own.st_ino;
-    return {};
-  };
+  if (!bound.listening) return Status::system("socket", tidy, errno);
 
   Status status;
   for (int round = 0; round < kRounds; ++round) {
-    status = attempt();
+    status = file.bind_below(names, bound.listening.get(), turn);
     if (status.ok()) return bound;
+    for (Directory& directory : file.directories_) directory.made = directory.made_here;
+    // The reason is what the caller wants to know, not what the undoing met.
+    static_cast<void>(file.unlink_and_remove(turn));
+    file.directories_.clear();
     if (status.native() != ENOENT) break;
   }
-  for (const std::string& directory : bound.file.directories_) ::rmdir(directory.c_str());
   return status;
 }
 
-Status SocketFile::unlink_own(std::int64_t generation) {
+Status SocketFile::enter(const std::string& name) {
+  const int above = innermost();
+  Directory directory;
+  directory.name = name;
+  directory.path = path_at(directories_.size()) + "/" + name;
+  directory.made_here = ::mkdirat(above, name.c_str(), kMode) == 0;
+  if (!directory.made_here && errno != EEXIST) {
+    return Status::system("mkdir", directory.path, errno);
+  }
   struct stat there {};
-  if (::lstat(path_.c_str(), &there) != 0) {
-    return errno == ENOENT || errno == ENOTDIR ? Status() : Status::system("lstat", path_, errno);
+  if (::fstatat(above, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Status::system("stat", directory.path, errno);
+  }
+  KV_RETURN_IF_ERROR(usable(there, directory.path));
+  directory.made = (there.st_mode & S_ISVTX) != 0;
+  directory.fd.reset(
+      ::openat(above, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory.fd) {
+    const int failure = errno;
+    if (directory.made_here) ::unlinkat(above, name.c_str(), AT_REMOVEDIR);
+    return Status::system("open", directory.path, failure);
+  }
+  // Another one since: it is looked at anew.
+  if (!is_same(directory.fd.get(), there)) return Status::system("open", directory.path, ENOENT);
+  directories_.push_back(std::move(directory));
+  return {};
+}
+
+Status SocketFile::bind_below(const std::vector<std::string>& names, int socket, const Turn& turn) {
+  for (const std::string& name : names) KV_RETURN_IF_ERROR(enter(name));
+  // Two workers that both find the same stale socket must not remove each other's new one, nor
+  // take a socket for stale that is bound and does not listen yet, and a stop must not remove what
+  // took its socket's place: one at a time from here on.
+  KV_ASSIGN_OR_RETURN(
+      const DirectoryLock lock,
+      DirectoryLock::take(innermost(), path_at(directories_.size()), turn.clock, turn.deadline));
+  KV_RETURN_IF_ERROR(clear_stale());
+  const sockaddr_un address = address_in(innermost(), name_);
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Status::system("bind", path_, errno);
+  }
+  struct stat own {};
+  if (::fstatat(innermost(), name_.c_str(), &own, AT_SYMLINK_NOFOLLOW) != 0 ||
+      ::listen(socket, kBacklog) != 0) {
+    const int failure = errno;
+    ::unlinkat(innermost(), name_.c_str(), 0);
+    return Status::system("listen", path_, failure);
+  }
+  device_ = own.st_dev;
+  inode_ = own.st_ino;
+  bound_ = true;
+  return {};
+}
+
+// Whether the name may be bound anew; removes a socket file that nobody listens on.
+Status SocketFile::clear_stale() const {
+  struct stat there {};
+  if (::fstatat(innermost(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? Status() : Status::system("stat", path_, errno);
+  }
+  if (!S_ISSOCK(there.st_mode) || there.st_uid != ::geteuid()) {
+    return Status::error(Code::kAlreadyExists, kStart, path_, 0,
+                         S_ISSOCK(there.st_mode)
+                             ? "a socket of user " + std::to_string(there.st_uid) + " is in the way"
+                             : "something that is no socket is in the way");
+  }
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe) return Status::system("socket", path_, errno);
+  const sockaddr_un address = address_in(innermost(), name_);
+  const bool reached =
+      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (!reached && errno == ENOENT) return {};
+  if (reached || errno != ECONNREFUSED) {  // also EAGAIN: somebody listens and is busy
+    return Status::error(Code::kAlreadyExists, kStart, path_, 0, "another process listens on it");
+  }
+  if (::unlinkat(innermost(), name_.c_str(), 0) != 0 && errno != ENOENT) {
+    return Status::system("unlink", path_, errno);
+  }
+  return {};
+}
+
+// ---- removing
+
+Result<std::optional<DirectoryLock>> SocketFile::lock_for_removal(std::size_t depth,
+                                                                  const Turn& turn) const {
+  if (!step<"listener.cleanup.locked">(turn.generation)) return std::optional<DirectoryLock>();
+  auto lock = DirectoryLock::take(at_depth(depth), path_at(depth), turn.clock, turn.deadline);
+  step_done<"listener.cleanup.locked">(turn.generation, lock.ok() ? 1 : 0);
+  if (!lock.ok()) return lock.status();
+  return std::optional<DirectoryLock>(std::move(*lock));
+}
+
+Status SocketFile::unlink_own(const Turn& turn) {
+  const std::int64_t generation = turn.generation;
+  struct stat there {};
+  if (::fstatat(innermost(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? Status() : Status::system("stat", path_, errno);
   }
   if (step<"listener.cleanup.own_socket">(generation)) {
     const bool ours = there.st_dev == device_ && there.st_ino == inode_;
@@ -164,29 +230,55 @@ Status SocketFile::unlink_own(std::int64_t generation) {
     if (!ours) return {};
   }
   int failure = fault<"listener.unlink">(generation);
-  if (failure == 0 && ::unlink(path_.c_str()) != 0 && errno != ENOENT) failure = errno;
+  if (failure == 0 && ::unlinkat(innermost(), name_.c_str(), 0) != 0 && errno != ENOENT) {
+    failure = errno;
+  }
   fault_done<"listener.unlink">(generation, failure);
   return failure == 0 ? Status() : Status::system("unlink", path_, failure);
 }
 
-Status SocketFile::remove_directories(std::int64_t generation) {
-  for (const std::string& directory : directories_) {
-    int failure = fault<"listener.rmdir">(generation);
-    if (failure == 0 && ::rmdir(directory.c_str()) != 0) failure = errno;
-    fault_done<"listener.rmdir">(generation, failure);
-    // Not empty: another worker's socket keeps it, and with it all directories above.
-    if (failure == ENOTEMPTY || failure == EEXIST) return {};
-    if (failure != 0 && failure != ENOENT) return Status::system("rmdir", directory, failure);
+Result<bool> SocketFile::remove_directory(std::size_t depth, const Turn& turn) {
+  const std::int64_t generation = turn.generation;
+  const Directory& directory = directories_[depth - 1];
+  const int above = at_depth(depth - 1);
+  struct stat there {};
+  if (::fstatat(above, directory.name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return true;
+    return Status::system("stat", directory.path, errno);
+  }
+  if (step<"listener.cleanup.own_directory">(generation)) {
+    const bool ours = directory.made && is_same(directory.fd.get(), there);
+    step_done<"listener.cleanup.own_directory">(generation, ours ? 1 : 0);
+    if (!ours) return false;
+  }
+  int failure = fault<"listener.rmdir">(generation);
+  if (failure == 0 && ::unlinkat(above, directory.name.c_str(), AT_REMOVEDIR) != 0) failure = errno;
+  fault_done<"listener.rmdir">(generation, failure);
+  if (failure == 0 || failure == ENOENT) return true;
+  if (failure == ENOTEMPTY || failure == EEXIST)
+    return false;  // another worker has something in it
+  return Status::system("rmdir", directory.path, failure);
+}
+
+Status SocketFile::unlink_and_remove(const Turn& turn) {
+  for (std::size_t depth = directories_.size(); bound_ || depth > 0; --depth) {
+    KV_ASSIGN_OR_RETURN(const auto lock, lock_for_removal(depth, turn));
+    if (bound_) {
+      KV_RETURN_IF_ERROR(unlink_own(turn));
+      bound_ = false;
+    }
+    if (depth == 0) break;
+    KV_ASSIGN_OR_RETURN(const bool gone, remove_directory(depth, turn));
+    if (!gone) break;  // and keeps all above it
   }
   return {};
 }
 
-Status SocketFile::remove(std::int64_t generation) {
-  if (!unlinked_) {
-    KV_RETURN_IF_ERROR(unlink_own(generation));
-    unlinked_ = true;
-  }
-  return remove_directories(generation);
+Status SocketFile::remove(const Turn& turn) {
+  KV_RETURN_IF_ERROR(unlink_and_remove(turn));
+  directories_.clear();
+  root_.reset();
+  return {};
 }
 
 }  // namespace kv

@@ -199,6 +199,7 @@ Status Runtime::Impl::start_listener(std::int64_t rank, std::int64_t stage) {
   ListenerOptions options;
   options.socket_path = place.path;
   options.socket_root = config.socket_root;
+  options.lock_limit = config.drain_limit;
   options.max_body = config.max_body;
   options.label = "listener." + (stage > 0 ? "pp" + std::to_string(stage) + "." : std::string()) +
                   "w" + std::to_string(rank);

@@ -34,9 +34,11 @@ struct RuntimeConfig {
   std::string driver_path = "libcuda.so.1";  // the real driver, or the fake card
   int device = 0;
   std::string ipc_name;              // names sockets; letters, digits, '_', '-'; at most 64
-  std::string socket_root = "/tmp";  // where kvcached-tp-<ipc>-<h> is made
+  // Where kvcached-tp-<ipc>-<h> is made: absolute, exists, and stays as it is. It may be a link.
+  std::string socket_root = "/tmp";
   std::int64_t rank = 0;
   std::int64_t stage = 0;  // pipeline stage; > 0 adds a directory pp<stage>
+  // Of a stop; and how long a start waits for the starts and stops of others in its directory.
   Nanos drain_limit = std::chrono::seconds(5);
   std::uint32_t max_body = 16u << 20;  // bytes of a request
 

@@ -111,6 +111,7 @@ Status CacheTransfer::Impl::start() {
   ListenerOptions own;
   own.socket_path = options.socket_path;
   own.socket_root = options.socket_root;
+  own.lock_limit = options.drain_limit;
   own.max_body = 4096;
   own.label = options.label;
   own.ended = [this](std::int64_t connection) { connection_ended(connection); };

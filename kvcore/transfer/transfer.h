@@ -68,7 +68,7 @@ Result<std::string> transfer_socket(std::string_view root, std::string_view ipc_
 struct TransferOptions {
   std::string socket_path;  // see transfer_socket()
   std::string socket_root;  // as ListenerOptions
-  Nanos drain_limit = std::chrono::seconds(5);
+  Nanos drain_limit = std::chrono::seconds(5);  // of drops; also ListenerOptions::lock_limit
   std::string label = "transfer";  // of its thread and its log lines
 };
 

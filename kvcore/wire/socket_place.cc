@@ -6,6 +6,7 @@
 #include <boost/uuid/uuid.hpp>
 #include <boost/uuid/uuid_io.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -29,10 +30,11 @@ Status refuse(std::string_view object, const std::string& text) {
   return Status::error(Code::kInvalidArgument, "socket_place", object, 0, text);
 }
 
-Result<SocketPlace> place(const std::string& root, const std::string& ipc_name, int rank,
-                          int stage) {
+Result<SocketPlace> place(std::string_view root, const std::string& ipc_name, int rank, int stage) {
   SocketPlace place;
-  place.directory = root + "/kvcached-tp-" + ipc_name + "-" + name_digits(ipc_name);
+  place.directory = tidy_path(root);
+  if (place.directory == "/") place.directory.clear();
+  place.directory += "/kvcached-tp-" + ipc_name + "-" + name_digits(ipc_name);
   place.stage_directory = place.directory;
   if (stage > 0) place.stage_directory += "/pp" + std::to_string(stage);
   place.path = place.stage_directory + "/w" + std::to_string(rank) + ".sock";
@@ -43,6 +45,20 @@ Result<SocketPlace> place(const std::string& root, const std::string& ipc_name, 
 }
 
 }  // namespace
+
+std::string tidy_path(std::string_view path) {
+  std::string tidy;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view part = path.substr(at, end - at);
+    at = end + 1;
+    if (part.empty() || part == ".") continue;
+    if (!tidy.empty() || path.front() == '/') tidy += '/';
+    tidy += part;
+  }
+  if (tidy.empty() && !path.empty()) return path.front() == '/' ? "/" : ".";
+  return tidy;
+}
 
 std::string sanitize_ipc_name(std::string_view name) {
   std::string clean;
@@ -67,7 +83,7 @@ Result<SocketPlace> socket_place(std::string_view root, std::string_view ipc_nam
     }
     if (rank < 0) return refuse("rank", std::to_string(rank) + "; expected 0 or more");
     if (stage < 0) return refuse("stage", std::to_string(stage) + "; expected 0 or more");
-    return place(std::string(root), std::string(ipc_name), rank, stage);
+    return place(root, std::string(ipc_name), rank, stage);
   } catch (const std::bad_alloc&) {
     return Status::error(Code::kOutOfMemory, "socket_place");
   }

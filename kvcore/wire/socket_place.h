@@ -27,9 +27,13 @@ struct SocketPlace {
   std::string path;             // <stage_directory>/w<rank>.sock
 };
 
-// The place of one worker. <h> is the first 8 hex digits of the version-5 UUID of `ipc_name` in the
-// DNS namespace. kInvalidArgument: a name that sanitize_ipc_name() would change or an empty one, a
-// negative rank or stage, an empty root, a path over kSocketPathLimit.
+// The path without what changes nothing in it: slashes that follow a slash or end it, and parts
+// that are ".". Nothing is looked at on disk, so ".." and links stay as they are.
+std::string tidy_path(std::string_view path);
+
+// The place of one worker, below the tidy root. <h> is the first 8 hex digits of the version-5 UUID
+// of `ipc_name` in the DNS namespace. kInvalidArgument: a name that sanitize_ipc_name() would
+// change or an empty one, a negative rank or stage, an empty root, a path over kSocketPathLimit.
 Result<SocketPlace> socket_place(std::string_view root, std::string_view ipc_name, int rank,
                                  int stage = 0);
 

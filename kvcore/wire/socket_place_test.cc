@@ -42,11 +42,32 @@ TEST(SocketPlace, NamesTheSocketByRankAndTheFolderByStage) {
 }
 
 TEST(SocketPlace, HoldsAPathOf107BytesAndNoMore) {
-  const std::size_t rest = socket_place("/", "t", 0).value().path.size() - 1;
+  const std::size_t rest = socket_place("/", "t", 0).value().path.size();
   const std::string root = "/" + std::string(kSocketPathLimit - rest - 1, 'r');
   EXPECT_EQ(socket_place(root, "t", 0).value().path.size(), 107u);
   expect_refused(socket_place(root + "r", "t", 0), "108 bytes; a socket's path holds 107");
   expect_refused(socket_place(root, "t", 10), "108 bytes");
+}
+
+TEST(SocketPlace, IsTheSameHoweverItsRootIsWritten) {
+  const std::string plain = socket_place("/a/b", "t", 0).value().path;
+  for (const char* root : {"/a/b/", "/a/b//", "//a///b/.", "/./a/b/./", "/a/./b"}) {
+    EXPECT_EQ(socket_place(root, "t", 0).value().path, plain) << root;
+  }
+  for (const char* root : {"/", "//", "/./", "/."}) {
+    EXPECT_EQ(socket_place(root, "t", 0).value().directory, "/kvcached-tp-t-96a6b1b7") << root;
+  }
+}
+
+TEST(TidyPath, LeavesOutWhatChangesNothing) {
+  EXPECT_EQ(tidy_path("/tmp"), "/tmp");
+  EXPECT_EQ(tidy_path("//tmp//./x/./"), "/tmp/x");
+  EXPECT_EQ(tidy_path("/a/../b/..c/.d/e."), "/a/../b/..c/.d/e.");
+  EXPECT_EQ(tidy_path("x/./y/"), "x/y");
+  EXPECT_EQ(tidy_path("./x"), "x");
+  EXPECT_EQ(tidy_path("."), ".");
+  EXPECT_EQ(tidy_path("//"), "/");
+  EXPECT_EQ(tidy_path(""), "");
 }
 
 TEST(SocketPlace, RefusesWhatIsNoPlace) {
