@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -33,6 +34,8 @@ namespace {
 std::mutex attach_mutex;  // NOLINT: trivially destructible in practice, and never destroyed early
 bool tried = false;       // the environment was looked at
 std::uint32_t forks = 0;  // of this process, for the names of its children
+// By the ids of names: which have been listed.
+std::array<std::atomic<bool>, kMaxNames + 1> listed{};
 
 struct Environment {
   std::string_view board;    // the variable, for messages
@@ -193,8 +196,14 @@ void complain(std::string_view text) {
 
 void name_sites(const View& view, kvdrill_site* first) {
   for (kvdrill_site* site = first; site != nullptr; site = site->next) {
-    __atomic_store_n(&site->harness_id, intern(view, site->name), __ATOMIC_RELAXED);
+    const std::uint32_t id = intern(view, site->name);
+    listed[id].store(true, std::memory_order_relaxed);
+    __atomic_store_n(&site->harness_id, id, __ATOMIC_RELAXED);
   }
+}
+
+bool is_listed(std::uint32_t id) {
+  return listed[id].load(std::memory_order_relaxed);
 }
 
 bool register_child(const View& view) {

@@ -6,15 +6,18 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -42,6 +45,7 @@ void plan(const Board::Options& options, Layout* layout) {
   layout->magic = kBoardMagic;
   layout->version = kBoardVersion;
   layout->manual_clock = options.manual_clock ? 1 : 0;
+  layout->ready_waits = options.ready_waits ? 1 : 0;
   layout->event_capacity = std::max(options.events, 64u);
   layout->thread_capacity = std::clamp(layout->event_capacity / 8, 256u, 16384u);
   layout->order_capacity = std::clamp(layout->event_capacity / 32, 256u, 4096u);
@@ -213,7 +217,8 @@ std::vector<ProcessInfo> Board::processes() const {
     processes[i].name = view.name_of(slot.name);
     processes[i].pid = slot.pid;
     processes[i].forked = slot.forked != 0;
-    processes[i].ready = slot.ready.load(std::memory_order_acquire) != 0;
+    processes[i].ready = slot.ready.load(std::memory_order_acquire) != kNotReady;
+    processes[i].takes_clock = slot.clock.load(std::memory_order_acquire) != 0;
   }
   const std::uint32_t count = view.thread_count();
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -226,6 +231,23 @@ std::vector<ProcessInfo> Board::processes() const {
     threads[slot.index].label = view.text_of(unpack(slot.label.load(std::memory_order_acquire)));
   }
   return processes;
+}
+
+bool Board::is_mapped_by(pid_t pid) const {
+  struct stat ours {};
+  if (::fstat(impl_->board_fd, &ours) != 0) return true;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  bool told = false;
+  // "FROM-TO rwxp OFFSET DEVICE INODE PATH"
+  for (std::string line; std::getline(maps, line); told = true) {
+    if (line.find("kvdrill-board") == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string skipped;
+    std::uint64_t inode = 0;
+    for (int i = 0; i < 4; ++i) fields >> skipped;
+    if (fields >> inode && inode == ours.st_ino) return true;
+  }
+  return !told;
 }
 
 void Board::process_ended(pid_t pid) {

@@ -66,10 +66,14 @@ struct ProcessInfo {
   pid_t pid = 0;        // 0: not registered yet
   bool forked = false;  // registered by a fork without an exec
   bool ready = false;
+  bool takes_clock = false;  // it has set a callback for moves of the clock
   std::vector<ThreadInfo> threads;
 };
 
 enum class Action : std::uint32_t { kHold, kFail, kSkip, kCrash, kFreeze, kRun };
+
+// The note of a process that reached a site which it had not listed; text is the site's name.
+inline constexpr std::string_view kUnlistedNote = "kvdrill.unlisted";
 
 // What shall happen at a point. Matches by name, and by whichever of the others is set.
 struct Order {
@@ -103,6 +107,7 @@ class __attribute__((visibility("default"))) Board {
     std::uint32_t text_bytes = 1 << 20;  // capacity for texts and names
     bool manual_clock = false;
     std::int64_t start_ns = 1'000'000'000;  // of a manual clock
+    bool ready_waits = false;               // who is ready waits for admit()
   };
   // Throws std::system_error when the kernel refuses the memory or the descriptor.
   explicit Board(const Options& options);
@@ -123,6 +128,9 @@ class __attribute__((visibility("default"))) Board {
   // True when the recorder, the text store or a table is full: the run's verdict is `error`.
   std::optional<std::string> overflow() const;
   std::vector<ProcessInfo> processes() const;  // index 0 is the supervisor
+  // Whether the process has this board in its memory: one that attached and then replaced itself by
+  // exec has not. True when the kernel does not tell.
+  bool is_mapped_by(pid_t pid) const;
   // Call it for a process that was reaped: its torn slots are torn from now on.
   void process_ended(pid_t pid);
 
@@ -150,6 +158,10 @@ class __attribute__((visibility("default"))) Board {
   // how: "return", "exit", "_exit", "abort", "quick_exit".
   bool tell_exit(std::string_view process, std::string_view how, int code);
 
+  // Lets the process with this index, which stands in kvdrill_ready(), go on
+  // (Options::ready_waits).
+  void admit(std::uint16_t process);
+
   // --- clock: moves a manual clock forward and rings every process. A process has taken it over
   // when its kClock event with that time is there.
   void set_clock(std::int64_t now_ns);
@@ -159,7 +171,7 @@ class __attribute__((visibility("default"))) Board {
   void record(std::string_view name, std::int64_t key, std::int64_t value, std::string_view text);
 
   // Asks a thread of a living process for its stack; the answer is a kStack event. False: it is
-  // gone.
+  // gone, or does not take that signal any more (it has replaced itself by exec, say).
   bool dump_stack(pid_t pid, pid_t tid);
 
  private:

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -47,6 +49,18 @@ void thaw(pid_t pid, ThreadSlot& thread) {
     futex_wait_for_ms(thread.held_by, stopping, 1);
   }
   ::kill(pid, SIGCONT);
+}
+
+// Whether the process has a handler for this signal: without one it would die of it.
+bool catches(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    constexpr std::string_view kCaught = "SigCgt:";
+    if (!line.starts_with(kCaught)) continue;
+    const std::uint64_t caught = std::strtoull(line.c_str() + kCaught.size(), nullptr, 16);
+    return (caught >> (signal - 1) & 1) != 0;
+  }
+  return false;
 }
 
 }  // namespace
@@ -184,6 +198,13 @@ bool Board::tell_exit(std::string_view process, std::string_view how, int code) 
   return true;
 }
 
+void Board::admit(std::uint16_t process) {
+  if (process >= impl_->view.processes()) return;
+  std::atomic<std::uint32_t>& ready = impl_->view.head->processes[process].ready;
+  ready.store(kReadySeen, std::memory_order_release);
+  futex_wake_all(ready);
+}
+
 void Board::set_clock(std::int64_t now_ns) {
   Layout& head = *impl_->view.head;
   head.clock_ns.store(std::max(now_ns, head.clock_ns.load(std::memory_order_relaxed)),
@@ -204,8 +225,9 @@ bool Board::dump_stack(pid_t pid, pid_t tid) {
     const ProcessSlot& slot = view.head->processes[i];
     if (slot.state.load(std::memory_order_acquire) == 0 || slot.pid != pid) continue;
     if (slot.ended.load(std::memory_order_relaxed) != 0) continue;
-    // Without its handler the signal would end the process.
+    // It may have had a handler and have none any more: an exec takes them all away.
     if (slot.stacks.load(std::memory_order_acquire) == 0) return false;
+    if (!catches(pid, stack_signal())) return false;
     return ::syscall(SYS_tgkill, pid, tid, stack_signal()) == 0;
   }
   return false;

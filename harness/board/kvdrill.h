@@ -116,7 +116,8 @@ void kvdrill_thread(const char* label);
 /* Tells the drill a fact about this process, by which steps can refer to it: after
  * kvdrill_announce("socket", path) a client may say connect = "worker". */
 void kvdrill_announce(const char* name, const char* value);
-/* The process is ready to be drilled: `start` returns. */
+/* The process is ready to be drilled: `start` returns. In a drill it returns once what the process
+ * holds by then, descriptors and threads, was looked at: what comes later has to be given back. */
 void kvdrill_ready(void);
 /* One line of the engine's log, for the check clean_logs. severity: 0 info, 1 warning, 2 error. */
 void kvdrill_log(int severity, const char* line);
@@ -132,7 +133,8 @@ int kvdrill_clock_is_manual(void);
 /* Nanoseconds: the drill's clock, or CLOCK_MONOTONIC. */
 int64_t kvdrill_now(void);
 /* `moved(user, now)` is called on the command thread after every move of a manual clock; the drill
- * goes on when it has returned. One callback per process; set it before kvdrill_ready(). */
+ * goes on when it has returned. One callback per process; set it before kvdrill_ready(), also before
+ * kvdrill_attach(). */
 void kvdrill_on_clock(void (*moved)(void* user, int64_t now), void* user);
 
 #pragma GCC visibility pop

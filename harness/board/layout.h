@@ -28,7 +28,7 @@
 namespace kv::drill {
 
 inline constexpr std::uint64_t kBoardMagic = 0x6472616f6264766bull;  // "kvdboard"
-inline constexpr std::uint32_t kBoardVersion = 1;                    // of this file
+inline constexpr std::uint32_t kBoardVersion = 2;                    // of this file
 inline constexpr std::uint32_t kMaxNames = 2048;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMailboxSlots = 16;
@@ -96,6 +96,10 @@ struct MailSlot {
   TextRef call_name;
 };
 
+// ProcessSlot::ready. A process that said it stands in kvdrill_ready() until that was seen, where
+// Layout::ready_waits asks for it.
+enum : std::uint32_t { kNotReady, kReadySaid, kReadySeen };
+
 enum : std::uint32_t { kExitNone, kExitReturn, kExitExit, kExitUnder, kExitAbort, kExitQuick };
 
 // A process of the drill. Index 0 is the supervisor.
@@ -105,7 +109,7 @@ struct alignas(64) ProcessSlot {
   std::uint32_t name;                   //  8: id of a name
   std::uint32_t forked;                 // 12: registered by a fork without an exec
   std::atomic<std::uint32_t> threads;   // 16: indices given out
-  std::atomic<std::uint32_t> ready;     // 20
+  std::atomic<std::uint32_t> ready;     // 20: futex word of kvdrill_ready()
   std::atomic<std::uint32_t> serving;   // 24: it has a command thread
   std::atomic<std::uint32_t> stacks;    // 28: it answers the stack signal
   std::atomic<std::uint32_t> ended;     // 32: the supervisor saw its end
@@ -114,7 +118,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> bell;      // 44: futex word of the command thread
   std::atomic<std::uint32_t> head;      // 48: commands put in, by the supervisor alone
   std::atomic<std::uint32_t> tail;      // 52: commands taken out, by the command thread alone
-  MailSlot mail[kMailboxSlots];         // 56
+  std::atomic<std::uint32_t> clock;     // 56: it has set a callback for moves of the clock
+  MailSlot mail[kMailboxSlots];         // 60
 };
 
 // `acted` counts how often an order acted; with this bit it acts no more. One word, so that an
@@ -162,6 +167,7 @@ struct Layout {
   std::uint32_t thread_capacity;
   std::uint32_t order_capacity;
   std::uint32_t text_capacity;
+  std::uint32_t ready_waits;
   std::uint64_t threads_at, orders_at, events_at, text_at;  // bytes from the start
   TextRef action_names[kActions];
 

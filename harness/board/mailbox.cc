@@ -122,6 +122,17 @@ bool take_clock(const View& view, std::uint32_t* seen) {
   return true;
 }
 
+// Makes the board and the command thread know of the callback that is set.
+void tell_clock(const View& view, ProcessSlot& own) {
+  const Session::Clock* clock = session.clock.load(std::memory_order_acquire);
+  if (clock == nullptr || view.head->manual_clock == 0) return;
+  own.clock.store(clock->moved == nullptr ? 0 : 1, std::memory_order_release);
+  // A move that came between the caller's kvdrill_now() and this one would be lost otherwise.
+  clock_is_news.store(true, std::memory_order_release);
+  own.bell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(own.bell);
+}
+
 void* command_thread(void*) {
   const View& view = *board();
   register_thread(view, "kvdrill.commands");
@@ -186,7 +197,8 @@ void run_command(const View& view, const Command& command) {
                 put_text(view, reply.text, kMaxAnswer)});
 }
 
-bool start_commands(const View&) {
+bool start_commands(const View& view) {
+  tell_clock(view, own_process(view));  // of a callback that was set before there was a board
   sigset_t blocked, before;
   block_for_command_thread(&blocked);
   ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
@@ -219,8 +231,14 @@ void kvdrill_ready(void) {
   const View* view = board();
   if (view == nullptr || kv::drill::here(*view) == nullptr) return;
   kv::drill::finished.fetch_add(1, std::memory_order_release);
-  kv::drill::own_process(*view).ready.store(1, std::memory_order_release);
+  std::atomic<std::uint32_t>& ready = kv::drill::own_process(*view).ready;
+  ready.store(kv::drill::kReadySaid, std::memory_order_release);
   kv::drill::record(*view, {kv::drill::EventKind::kReady, 0, 0, 0, {}});
+  // What the caller does next comes after the look at what this process has.
+  while (view->head->ready_waits != 0 &&
+         ready.load(std::memory_order_acquire) == kv::drill::kReadySaid) {
+    kv::drill::futex_wait(ready, kv::drill::kReadySaid);
+  }
 }
 
 int kvdrill_serve(void) {
@@ -251,14 +269,12 @@ int64_t kvdrill_now(void) {
 }
 
 void kvdrill_on_clock(void (*moved)(void* user, int64_t now), void* user) {
+  const auto* clock = new Session::Clock{moved, user};
+  const auto* old = session.clock.exchange(clock, std::memory_order_acq_rel);
   const View* view = board();
-  if (view == nullptr || kvdrill_clock_is_manual() == 0) return;
-  // The old pair may be in use by the command thread: it is left to the process.
-  auto* clock = new Session::Clock{moved, user};
-  static_cast<void>(session.clock.exchange(clock, std::memory_order_acq_rel));
-  // A move that came between the caller's kvdrill_now() and this one would be lost otherwise.
-  kv::drill::clock_is_news.store(true, std::memory_order_release);
-  ProcessSlot& own = kv::drill::own_process(*view);
-  own.bell.fetch_add(1, std::memory_order_release);
-  kv::drill::futex_wake_all(own.bell);
+  if (view == nullptr) {
+    delete old;  // later on it may be in use by the command thread: it is left to the process
+  } else if (kv::drill::here(*view) != nullptr) {
+    kv::drill::tell_clock(*view, kv::drill::own_process(*view));
+  }
 }

@@ -138,8 +138,8 @@ TEST_F(MailboxTest, TheCommandThreadTakesNoSignalsAndItsCallsTakeThemAll) {
   ASSERT_NE(commands, threads.end());
   const std::string path =
       "/proc/" + std::to_string(pid) + "/task/" + std::to_string(commands->tid) + "/";
-  // While it starts the thread of a call, pthread_create has all signals blocked in it: it is looked
-  // at when it sleeps, waiting for the next command.
+  // While it starts the thread of a call, pthread_create has all signals blocked in it: it is
+  // looked at when it sleeps, waiting for the next command.
   while (const char state = state_in(path + "stat")) {
     if (state == 'S') break;
   }
@@ -272,6 +272,32 @@ TEST(ClockTest, ALateCallbackHearsOfEarlierMovesOnce) {
   });
   EXPECT_EQ(drill.wait_for(EventKind::kClock).value, 700) << "also the process that came later";
   EXPECT_EQ(drill.wait_for(EventKind::kNote).value, 700);
+}
+
+TEST(ClockTest, ACallbackThatWasSetBeforeAttachingIsKept) {
+  Drill drill({.manual_clock = true, .start_ns = 5});
+  drill.fork_child("one", [] {
+    kvdrill_on_clock([](void*, std::int64_t) { ::_exit(1); }, nullptr);
+    kvdrill_on_clock(Moved::call, nullptr);
+    kvdrill_attach(&kEngine);
+    kvdrill_ready();
+    ::_exit(kvdrill_serve());
+  });
+  drill.wait_for(EventKind::kReady);
+  EXPECT_TRUE(drill.board.processes().at(1).takes_clock);
+  drill.board.set_clock(700);
+  EXPECT_EQ(drill.wait_for(EventKind::kNote).value, 700);
+}
+
+TEST(ClockTest, WhoHasNoCallbackHasNotTakenTheClock) {
+  Drill drill({.manual_clock = true});
+  drill.fork_child("one", [] {
+    kvdrill_attach(&kEngine);
+    kvdrill_ready();
+    ::_exit(kvdrill_serve());
+  });
+  drill.wait_for(EventKind::kReady);
+  EXPECT_FALSE(drill.board.processes().at(1).takes_clock);
 }
 
 TEST(ClockTest, TheRealClockIsTheKernels) {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -28,6 +29,19 @@ inline std::optional<ProcStat> parse_stat(std::string_view text) {
     return std::nullopt;
   }
   return ProcStat{text.substr(begin + 1, end - begin - 1), text[end + 2], text.substr(end + 3)};
+}
+
+// Its 22nd field: when it started, in clock ticks since boot. With the number, no other process or
+// thread of this boot has the same. Empty: the text ends before.
+inline std::string_view start_of(const ProcStat& stat) {
+  std::string_view rest = stat.rest;
+  constexpr int kBefore = 18;  // fields 4 to 21
+  for (int i = 0; i <= kBefore; ++i) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    if (i == kBefore) break;
+    rest.remove_prefix(std::min(rest.find(' '), rest.size()));
+  }
+  return rest.substr(0, rest.find(' '));
 }
 
 // The state in such a file; '\0' when it cannot be read: the process or thread is gone.

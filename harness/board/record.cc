@@ -13,15 +13,24 @@
 namespace kv::drill {
 namespace {
 
+// Names a site that attaching did not. No drill can mean it unless another of its name was listed,
+// so that is said. Before the engine has attached nothing of it was listed yet.
+std::uint32_t name_late(const View& view, kvdrill_site* site) {
+  const std::uint32_t id = intern(view, site->name);
+  __atomic_store_n(&site->harness_id, id, __ATOMIC_RELAXED);
+  if (id != 0 && id != session.label_note && !is_listed(id) &&
+      session.engine.load(std::memory_order_acquire) != nullptr) {
+    record(view, {EventKind::kNote, intern(view, kUnlistedNote), 0, 0,
+                  put_text(view, site->name, kMaxNote)});
+  }
+  return id;
+}
+
 // The first contact with a site names it on the board. Sites are listed at attach, so that this
 // usually happened there, before any thread exists.
 inline std::uint32_t id_of(const View& view, kvdrill_site* site) {
-  std::uint32_t id = __atomic_load_n(&site->harness_id, __ATOMIC_RELAXED);
-  if (id == 0) [[unlikely]] {
-    id = intern(view, site->name);
-    __atomic_store_n(&site->harness_id, id, __ATOMIC_RELAXED);
-  }
-  return id;
+  const std::uint32_t id = __atomic_load_n(&site->harness_id, __ATOMIC_RELAXED);
+  return id != 0 ? id : name_late(view, site);
 }
 
 // Which orders act is settled before the event is recorded: a drill that has seen the event and

@@ -85,8 +85,10 @@ void report_registered(const View& view);
 inline ProcessSlot& own_process(const View& view) {
   return view.head->processes[session.process.load(std::memory_order_relaxed)];
 }
-// Gives the sites their ids.
+// Gives the sites their ids, and lists their names.
 void name_sites(const View& view, kvdrill_site* first);
+// Whether a site of this name (its id) was listed by the engine or by a library.
+bool is_listed(std::uint32_t id);
 // Tells the user about a mistake in the environment or in the use of kvdrill.h; one line.
 void complain(std::string_view text);
 

@@ -190,7 +190,18 @@ std::string Executor::tell_stuck() {
     text += stacks_of(waiters);
     folder_.append("stacks.txt", text);
   }
-  return in_short(waiters);
+  return replaced_by_exec() + in_short(waiters);
+}
+
+std::string Executor::replaced_by_exec() {
+  std::string text;
+  for (const Instance& instance : situation_.instances()) {
+    const pid_t pid = instance.child.pid();
+    if (!instance.lives() || !instance.index || board_.is_mapped_by(pid)) continue;
+    text += fmt::format("{} has replaced itself by exec and is {} now; ", instance.name(),
+                        process_name(pid));
+  }
+  return text;
 }
 
 // Asks every thread for its stack, and waits until all have answered that can.
@@ -200,7 +211,7 @@ std::string Executor::stacks_of(const std::vector<Waiter>& waiters) {
   const std::size_t from = situation_.moments().events().size();
   std::size_t asked = 0;
   for (const Waiter& waiter : waiters) {
-    if (waiter.where == "stopped") continue;
+    if (waiter.stopped) continue;
     if (board_.dump_stack(waiter.pid, waiter.tid)) ++asked;
   }
   const auto answers = [this, from] {

@@ -114,8 +114,15 @@ class Executor {
   Client* connected(const std::string& name, Outcome* outcome);
   std::set<std::string>& unconnected() { return unconnected_; }
   std::map<std::string, FileId>& remembered() { return remembered_; }
-  // Paths that the drill itself put there, folders before what is in them: they are no leftovers.
-  std::vector<std::string>& placed() { return placed_; }
+  // Paths that the drill itself put there, folders before what is in them, and what it put there:
+  // that is no leftover.
+  struct Placed {
+    std::string path;
+    FileId file;
+  };
+  std::vector<Placed>& placed() { return placed_; }
+  // "worker never took the drill's clock ..."; empty: it did, or its clock is not the drill's.
+  std::string without_clock(const std::string& process);
 
  private:
   // --- executor_pause.cc
@@ -129,6 +136,9 @@ class Executor {
   void hang(const std::string& why, const Position& position);
   std::uint32_t give(Given order, std::string name, const Position& position, bool of_proof);
   std::string tell_stuck();
+  // "worker has replaced itself by exec and is cat now; ", of all that have.
+  std::string replaced_by_exec();
+  std::string label_of(const Instance& instance, const LivingThread& thread) const;
   std::string stacks_of(const std::vector<Waiter>& waiters);
   // "worker died by SIGSEGV": the first of that name (empty: of all) that a signal ended; empty:
   // there is none.
@@ -146,7 +156,7 @@ class Executor {
   std::uint32_t pause_order_ = 0;  // 0: none, or it is over
   std::map<std::string, FileId> remembered_;
   std::set<std::string> unconnected_;  // clients whose connecting failed
-  std::vector<std::string> placed_;
+  std::vector<Placed> placed_;
   std::int64_t step_number_ = 0;
 };
 

@@ -12,8 +12,8 @@ class MomentsTest : public ::testing::Test {
  protected:
   MomentsTest() {
     std::vector<ProcessInfo> processes(3);
-    processes[1] = {"worker", 10, false, true, {{10, "listener"}, {11, "stop"}}};
-    processes[2] = {"reader", 20, false, true, {{20, "main"}}};
+    processes[1] = {"worker", 10, false, true, false, {{10, "listener"}, {11, "stop"}}};
+    processes[2] = {"reader", 20, false, true, false, {{20, "main"}}};
     moments_.set_processes(processes);
   }
   void add(EventKind kind, std::string_view name, std::int64_t key, std::int64_t value,

@@ -51,6 +51,7 @@ bool Executor::stand() {
     auto watched = situation_.interruptions();
     watched.push_back({options_.pause_by.go, POLLIN, 0});
     if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) break;
+    situation_.take_outputs();
     if (watched.back().revents != 0) break;
   }
   board_.release(pause_order_);

@@ -12,6 +12,17 @@ namespace kv::drill {
 
 using How = Outcome::How;
 
+namespace {
+
+template <class T>
+void without(std::vector<T>* all, const std::vector<T>& some) {
+  std::erase_if(*all, [&some](const T& one) {
+    return std::find(some.begin(), some.end(), one) != some.end();
+  });
+}
+
+}  // namespace
+
 std::string Executor::nobody_left(const std::string& process) {
   if (process.empty()) {
     for (const Instance& instance : situation_.instances()) {
@@ -62,24 +73,44 @@ bool Executor::tell_to_end(Instance& instance, const std::string& how, int code)
 }
 
 // After a shutdown that was done nothing of the engine may remain that was not there when it was
-// ready. Threads take a moment to be gone; whatever is there when nobody moves any more stays.
+// ready: not as many things as then, but those. Threads take a moment to be gone; whatever is there
+// when nobody moves any more stays.
 void Executor::look_at_what_it_kept(Instance& instance) {
-  if (!instance.descriptors_at_ready || !instance.shut_down) return;
-  const pid_t pid = instance.child.pid();
-  std::vector<std::string> kept;
-  int threads = 0;
+  if (!instance.at_ready || !instance.shut_down) return;
+  Held kept;
   const auto look_again = [&] {
-    kept = open_descriptors(pid);
-    const auto& before = *instance.descriptors_at_ready;
-    std::erase_if(kept, [&before](const std::string& line) {
-      return std::find(before.begin(), before.end(), line) != before.end();
-    });
-    threads = std::max(0, thread_count(pid) - instance.threads_at_ready);
-    return (kept.empty() && threads == 0) || !instance.lives();
+    kept = held_by(instance.child.pid());
+    without(&kept.descriptors, instance.at_ready->descriptors);
+    without(&kept.threads, instance.at_ready->threads);
+    return (kept.descriptors.empty() && kept.threads.empty()) || !instance.lives();
   };
   if (situation_.wait({look_again, nullptr, limit_ns(), 1}).how == WaitEnd::kMet) return;
-  instance.descriptors_left = std::move(kept);
-  instance.threads_left = threads;
+  for (const OpenDescriptor& one : kept.descriptors) {
+    instance.descriptors_left.push_back(to_string(one));
+  }
+  for (const LivingThread& one : kept.threads) {
+    instance.threads_left.push_back(fmt::format("{} (tid {})", label_of(instance, one), one.tid));
+  }
+}
+
+// Its label on the board, or what the kernel calls it.
+std::string Executor::label_of(const Instance& instance, const LivingThread& thread) const {
+  const auto& processes = situation_.moments().processes();
+  if (instance.index && *instance.index < processes.size()) {
+    for (const ThreadInfo& known : processes[*instance.index].threads) {
+      if (known.tid == thread.tid && !known.label.empty()) return known.label;
+    }
+  }
+  return thread.name;
+}
+
+std::string Executor::without_clock(const std::string& process) {
+  const Instance* instance = situation_.find(process);
+  if (!drill_.manual_clock || instance == nullptr || !instance->index) return {};
+  if (board_.processes().at(*instance->index).takes_clock) return {};
+  return fmt::format(
+      "{} never took the drill's clock (kvdrill_on_clock()): its time limits run in real time",
+      process);
 }
 
 tl::expected<std::string, std::string> Executor::expand(const std::string& path) {

@@ -82,6 +82,10 @@ std::int64_t now_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+Held held_by(pid_t pid) {
+  return {open_descriptors(pid), living_threads(pid)};
+}
+
 bool owes_everything(const Instance& instance) {
   if (!instance.end) return false;
   return instance.shut_down || (instance.gentle && !instance.end->by_signal);
@@ -129,6 +133,8 @@ void Situation::take_in() {
     if (instance.end) continue;
     instance.end = instance.child.reap();
     if (!instance.end) continue;
+    instance.out.settle();
+    instance.err.settle();
     board_.process_ended(instance.child.pid());
     instance.ended_at = board_.next_sequence();
     board_.record("ended", instance.child.pid(), instance.end->value,
@@ -171,7 +177,14 @@ void Situation::take_event(const Event& event) {
       }
       break;
     case EventKind::kReady:
-      if (Instance* instance = by_index(event.process)) instance->ready = true;
+      if (Instance* instance = by_index(event.process)) {
+        // It stands there and waits. What it gets later is not in this look, however soon.
+        if (!instance->ready && instance->to_be_looked_at) {
+          instance->at_ready = held_by(instance->child.pid());
+        }
+        instance->ready = true;
+      }
+      board_.admit(event.process);
       break;
     case EventKind::kClock:
       if (Instance* instance = by_index(event.process)) {
@@ -224,12 +237,32 @@ void Situation::read_signals() {
 }
 
 std::vector<pollfd> Situation::interruptions() const {
-  return {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
+  std::vector<pollfd> fds = {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
+  for (const pollfd& output : outputs()) fds.push_back(output);
+  return fds;
+}
+
+// Also of those that have ended: their children may write there.
+std::vector<pollfd> Situation::outputs() const {
+  std::vector<pollfd> fds;
+  for (const Instance& instance : instances_) {
+    for (const Output* output : {&instance.out, &instance.err}) {
+      if (output->fd() >= 0) fds.push_back({output->fd(), POLLIN, 0});
+    }
+  }
+  return fds;
+}
+
+void Situation::take_outputs() {
+  for (Instance& instance : instances_) {
+    instance.out.take();
+    instance.err.take();
+  }
 }
 
 bool Situation::interrupted() {
-  std::vector<pollfd> fds = interruptions();
-  if (::poll(fds.data(), fds.size(), 0) > 0) {
+  pollfd fds[2] = {{signals_, POLLIN, 0}, {lifeline_, POLLIN, 0}};
+  if (::poll(fds, 2, 0) > 0) {
     if (fds[0].revents != 0) read_signals();
     if (fds[1].revents != 0) interrupted_ = true;
   }
@@ -253,6 +286,7 @@ bool Situation::sleep(int ms) {
   for (const Instance& instance : instances_) {
     if (instance.lives()) fds.push_back({instance.child.pidfd(), POLLIN, 0});
   }
+  for (const pollfd& output : outputs()) fds.push_back(output);
   const std::size_t first_client = fds.size();
   std::vector<std::string> names;
   for (const auto& [name, client] : clients_) {
@@ -270,6 +304,7 @@ bool Situation::sleep(int ms) {
   if (fds[1].revents != 0) read_signals();
   // Nothing is ever written to the lifeline: whatever it reports is its end.
   if (fds[2].revents != 0) interrupted_ = true;
+  take_outputs();
   std::vector<std::pair<std::string, short>> ready;
   for (std::size_t i = first_client; i < fds.size(); ++i) {
     if (fds[i].revents != 0) ready.emplace_back(names[i - first_client], fds[i].revents);

@@ -22,12 +22,14 @@
 #include <vector>
 
 #include "harness/board/board.h"
-#include "harness/verdict/checks.h"
 #include "harness/drill/client.h"
 #include "harness/drill/executor_moments.h"
+#include "harness/process/leftovers.h"
+#include "harness/process/output.h"
 #include "harness/process/process.h"
-#include "harness/scenario/scenario.h"
 #include "harness/process/threads.h"
+#include "harness/scenario/scenario.h"
+#include "harness/verdict/checks.h"
 
 namespace kv::drill {
 
@@ -36,6 +38,13 @@ std::int64_t now_ns();
 
 // The command that gives everything back when it answers "done".
 inline constexpr std::string_view kShutdownCommand = "shutdown";
+
+// What a process has of the system, by what it is: one that took the place of another shows.
+struct Held {
+  std::vector<OpenDescriptor> descriptors;
+  std::vector<LivingThread> threads;
+};
+Held held_by(pid_t pid);
 
 // One process that was started; a process that is started again is a further one.
 struct Instance {
@@ -48,6 +57,7 @@ struct Instance {
   Child child;
   int time;  // counts the starts of this name from 1
   std::string stderr_path;
+  Output out, err;
   std::optional<std::uint16_t> index;  // in Board::processes(), once it has registered
   bool ready = false;
   std::map<std::string, std::string> facts;  // announced; the newest of a name
@@ -62,10 +72,10 @@ struct Instance {
   bool gentle = false;    // told to end in an orderly way
   // A shutdown has said `done`, and nothing was brought up again since.
   bool shut_down = false;
-  std::optional<std::vector<std::string>> descriptors_at_ready;
-  int threads_at_ready = 0;
-  std::vector<std::string> descriptors_left;
-  int threads_left = 0;
+  // What it held when it said that it is ready; looked at if the drill judges a shutdown of it.
+  bool to_be_looked_at = false;
+  std::optional<Held> at_ready;
+  std::vector<std::string> descriptors_left, threads_left;
 };
 
 // Whether it must have given back everything when it ended: its end was orderly, or a shutdown had
@@ -131,7 +141,9 @@ class Situation {
   // Whether the drill shall end now. Looks, so that steps that never wait notice it too.
   bool interrupted();
   // What becomes readable then, for whoever sleeps elsewhere; interrupted() says whether it did.
+  // Who sleeps so has to let the processes write on, too: take_outputs() whenever it wakes.
   std::vector<pollfd> interruptions() const;
+  void take_outputs();
   // Called by wait() for all that has happened, before anything is concluded from it; false from it
   // interrupts the drill.
   void at_every_look(std::function<bool()> look) { look_ = std::move(look); }
@@ -139,6 +151,7 @@ class Situation {
   std::vector<Watched> watched() const;
 
  private:
+  std::vector<pollfd> outputs() const;
   void take_events();
   void take_event(const Event& event);
   Instance* by_index(std::uint16_t index);

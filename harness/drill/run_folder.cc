@@ -15,7 +15,6 @@
 #include <system_error>
 
 #include "harness/base/files.h"
-#include "harness/process/leftovers.h"
 #include "harness/process/process.h"
 
 namespace kv::drill {
@@ -59,6 +58,7 @@ tl::expected<RunFolder, std::string> RunFolder::make(const std::string& runs_fol
   for (const char* part : {"s", "m", "card", "out"}) {
     const std::string below = path + "/" + part;
     if (::mkdir(below.c_str(), 0700) != 0) return refused(below, errno);
+    folder.made_[std::string(part) + "/"] = identify(below);
   }
   if (!folder.write(kMakerFile, process_identity(::getpid()) + "\n")) {
     return refused(path + "/" + kMakerFile, errno);
@@ -91,7 +91,9 @@ std::string RunFolder::output(std::string_view process, int time, std::string_vi
 bool RunFolder::write(std::string_view name, std::string_view text) const {
   // A new file: links, pipes and whatever else a process has put there are not written to.
   if (::unlinkat(*folder_, std::string(name).c_str(), 0) != 0 && errno != ENOENT) return false;
-  return put(name, text, O_EXCL);
+  if (!put(name, text, O_EXCL)) return false;
+  made_[std::string(name)] = identify(path_ + "/" + std::string(name));
+  return true;
 }
 
 bool RunFolder::append(std::string_view name, std::string_view text) const {
@@ -114,6 +116,16 @@ std::string RunFolder::where() const {
   const bool same = !error && ::fstat(*folder_, &ours) == 0 && ::lstat(now.c_str(), &there) == 0 &&
                     ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
   return same ? now : std::string();
+}
+
+std::vector<std::string> RunFolder::lost() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : made_) {
+    std::string path = path_ + "/" + name;
+    if (path.ends_with('/')) path.pop_back();
+    if (!(identify(path) == file)) names.push_back(name);
+  }
+  return names;
 }
 
 std::string RunFolder::remove() const {

@@ -16,10 +16,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <vector>
+
+#include "harness/process/leftovers.h"
 
 namespace kv::drill {
 
@@ -51,6 +55,9 @@ class RunFolder {
   // gone.
   std::string where() const;
 
+  // Names of what was put there by make() and write() and is not there any more, or is another.
+  std::vector<std::string> lost() const;
+
   // Removes everything, wherever it is now. Empty, or what could not be removed and why.
   std::string remove() const;
 
@@ -58,6 +65,7 @@ class RunFolder {
   RunFolder() = default;
   bool put(std::string_view name, std::string_view text, int flags) const;
   std::string path_, ipc_name_;
+  mutable std::map<std::string, FileId> made_;
   std::shared_ptr<const int> folder_;  // a descriptor of it: what was put in its place is not ours
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -95,6 +97,7 @@ class Run {
         options_(options),
         folder_(folder),
         board_(board_options(drill)),
+        default_before_(default_places(names_of(drill, folder))),
         situation_(board_, lifeline, signals, !options.fake_card),
         executor_(drill, options, folder, situation_) {}
 
@@ -109,10 +112,14 @@ class Run {
     if (!findings.interrupted && !findings.cut_at) executor_.end_gently();
     kill_what_lives(situation_);
     const auto orphans = end_orphans();
+    for (Instance& instance : situation_.instances()) {
+      tell_cut(instance.name() + "'s standard output", &instance.out, result);
+      tell_cut(instance.name() + "'s standard error", &instance.err, result);
+    }
     if (findings.interrupted) return remove_placed();
     executor_.judge_orders();
-    const Record record =
-        make_record({drill_, options_, folder_, situation_, executor_, own_files_}, orphans);
+    const Record record = make_record(
+        {drill_, options_, folder_, situation_, executor_, own_files_, default_before_}, orphans);
     remove_placed();
     result->checks = std::move(findings.checks);
     judge(record, findings, result);
@@ -133,7 +140,18 @@ class Run {
     options.events = drill.events;
     options.text_bytes = std::max(options.text_bytes, drill.events * kTextOfAnEvent);
     options.manual_clock = drill.manual_clock;
+    options.ready_waits = true;
     return options;
+  }
+
+  // Completes the file; what it does not hold is said.
+  void tell_cut(const std::string& whose, Output* output, DrillResult* result) {
+    output->settle();
+    if (output->left_out() == 0) return;
+    const std::string text = fmt::format("{} was {} bytes, of which {} in the middle are not kept",
+                                         whose, output->written(), output->left_out());
+    board_.record("output", 0, 0, text);
+    result->note += (result->note.empty() ? "" : "; ") + text;
   }
 
   // "pid comm" of each that had to be killed.
@@ -160,8 +178,8 @@ class Run {
   // false.
   bool remove_placed() {
     const auto& placed = executor_.placed();
-    for (auto path = placed.rbegin(); path != placed.rend(); ++path) {
-      if (!path->starts_with(folder_.path() + "/")) ::remove(path->c_str());
+    for (auto one = placed.rbegin(); one != placed.rend(); ++one) {
+      if (!one->path.starts_with(folder_.path() + "/")) ::remove(one->path.c_str());
     }
     return false;
   }
@@ -182,6 +200,9 @@ class Run {
                                 *full + "; the drill can be given more by `events`",
                                 drill_.position});
     }
+    if (std::string why = unlisted(record); !why.empty()) {
+      result->checks.push_back({"contract", Verdict::kFail, std::move(why), drill_.position});
+    }
     const auto worst = [result] {
       Verdict verdict = Verdict::kPass;
       for (const CheckResult& check : result->checks) verdict = std::max(verdict, check.verdict);
@@ -190,6 +211,20 @@ class Run {
     // Whatever the checks say: a drill that did not come to its end has not passed.
     if (findings.cut_at && worst() < Verdict::kFail) result->checks.push_back(findings.cut_by);
     result->verdict = worst();
+  }
+
+  // Points that were reached and cannot be named in any drill.
+  static std::string unlisted(const Record& record) {
+    std::set<std::string> sites;
+    for (const Event& event : record.events) {
+      if (event.torn || event.kind != EventKind::kNote || event.name != kUnlistedNote) continue;
+      sites.insert(fmt::format("{} in {}", event.text, who(event, record.processes)));
+    }
+    if (sites.empty()) return {};
+    return fmt::format(
+        "reached, and not listed by --describe: {}; expected every site in kvdrill_engine.sites or "
+        "kvdrill_add_sites()",
+        fmt::join(sites, ", "));
   }
 
   static void add_process(const Instance& instance, DrillResult* result) {
@@ -209,6 +244,7 @@ class Run {
   const RunOptions& options_;
   const RunFolder& folder_;
   Board board_;
+  const std::map<std::string, FileId> default_before_;
   Situation situation_;
   Executor executor_;
   std::set<std::string> own_files_ = {"stacks.txt"};
@@ -248,16 +284,22 @@ void judge_space(const RunFolder& folder, const Drill& drill, DrillResult* resul
                             std::move(why) + "; what failed may be due to that", drill.position});
 }
 
-// What is in the folder's place is not what the drill looked at.
+// What is in the place of the folder, or of a part of it, is not what the drill looked at.
 void judge_folder(const RunFolder& folder, const Drill& drill, DrillResult* result) {
   const std::string now = folder.where();
-  if (now == folder.path()) return;
-  result->checks.push_back(
-      {"run folder", Verdict::kFail,
-       now.empty()
-           ? folder.path() + " was removed by a process of the drill"
-           : fmt::format("{} was moved to {} by a process of the drill", folder.path(), now),
-       drill.position});
+  const auto lost = folder.lost();
+  std::string why;
+  if (now.empty()) {
+    why = folder.path() + " was removed by a process of the drill";
+  } else if (now != folder.path()) {
+    why = fmt::format("{} was moved to {} by a process of the drill", folder.path(), now);
+  } else if (!lost.empty()) {
+    why = fmt::format("of {}, a process of the drill removed or replaced {}", now,
+                      fmt::join(lost, ", "));
+  } else {
+    return;
+  }
+  result->checks.push_back({"run folder", Verdict::kFail, std::move(why), drill.position});
   result->verdict = std::max(result->verdict, Verdict::kFail);
 }
 

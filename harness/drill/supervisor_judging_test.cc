@@ -28,26 +28,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// ---- the tests
-
-class JudgingTest : public SupervisorTest {
- public:
-  JudgingTest() {
-    options_.engine = std::filesystem::read_symlink("/proc/self/exe");
-    start();
-  }
-  JudgingTest& command(const std::string& name, const std::string& answer = "ok") {
-    const std::string as = name + std::to_string(drill_.steps.size());
-    step("{call = '" + name + "', in = 'worker', as = '" + as + "'}");
-    step("{returns = '" + as + "', value = '" + answer + "'}");
-    return *this;
-  }
-  JudgingTest& kill() {
-    step(R"({signal = "KILL", to = "worker"}, {ended = "worker", signal = "KILL"})");
-    return *this;
-  }
-};
-
 TEST_F(JudgingTest, AShutdownThatIsDoneOwesTheCardHoweverTheProcessEnds) {
   command("hold_card").command("shutdown", "done").command("look").kill();
   const DrillResult result = run();

@@ -60,7 +60,7 @@ std::string ipc_of(const ProcessSpec& process, const RunFolder& folder) {
 }
 
 Launch make_launch(const Drill& drill, const RunOptions& options, const RunFolder& folder,
-                   const Board& board, const ProcessSpec& process, int time) {
+                   const Board& board, const ProcessSpec& process) {
   Launch launch;
   launch.program = options.engine;
   launch.arguments = {"--name",         process.name,
@@ -76,8 +76,6 @@ Launch make_launch(const Drill& drill, const RunOptions& options, const RunFolde
                           process.arguments.end());
   launch.environment = environment_of(drill, options, folder, process);
   launch.folder = folder.path();
-  launch.stdout_path = folder.output(process.name, time, "stdout");
-  launch.stderr_path = folder.output(process.name, time, "stderr");
   launch.descriptors = {{board.board_fd(), kBoardDescriptor}, {board.wake_fd(), kWakeDescriptor}};
   return launch;
 }

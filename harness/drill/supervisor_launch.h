@@ -9,10 +9,10 @@
 #include <string>
 
 #include "harness/board/board.h"
-#include "harness/process/process.h"
 #include "harness/drill/run_folder.h"
-#include "harness/scenario/scenario.h"
 #include "harness/drill/supervisor.h"
+#include "harness/process/process.h"
+#include "harness/scenario/scenario.h"
 
 namespace kv::drill {
 
@@ -27,9 +27,9 @@ std::map<std::string, std::string> inherited_environment();
 // The IPC name of a process: its own, or the run's.
 std::string ipc_of(const ProcessSpec& process, const RunFolder& folder);
 
-// `time` counts the starts of this process from 1; outputs are kept apart by it.
+// Its outputs are left to the caller.
 Launch make_launch(const Drill& drill, const RunOptions& options, const RunFolder& folder,
-                   const Board& board, const ProcessSpec& process, int time);
+                   const Board& board, const ProcessSpec& process);
 
 // The options of sanitizers in `theirs` (NAME=VALUE of an environment), each told to leave the
 // signals alone that tell a drill how a process died.

@@ -37,9 +37,9 @@ class LaunchTest : public ::testing::Test {
     std::error_code error;
     std::filesystem::remove_all(root_, error);
   }
-  Launch launch(int time = 1) {
+  Launch launch() {
     folder_ = RunFolder::make(root_);
-    return make_launch(drill_, options_, *folder_, board_, process_, time);
+    return make_launch(drill_, options_, *folder_, board_, process_);
   }
   static std::string after(const Launch& launch, const std::string& flag) {
     const auto& all = launch.arguments;

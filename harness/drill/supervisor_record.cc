@@ -90,8 +90,9 @@ std::vector<std::string> excused_files(const RecordSources& from) {
       if (!owes) files.push_back(value);
     }
   }
-  const auto& placed = from.executor.placed();
-  files.insert(files.end(), placed.begin(), placed.end());
+  for (const auto& [path, file] : from.executor.placed()) {
+    if (identify(path) == file) files.push_back(path);  // else it is another's, in its place
+  }
   return files;
 }
 
@@ -99,28 +100,49 @@ std::vector<std::string> excused_files(const RecordSources& from) {
 std::vector<std::string> files_left(const RecordSources& from) {
   const std::string& root = from.folder.path();
   auto left = unexcused(root, tree(root), excused_files(from));
-  std::erase_if(left, [&from](const std::string& entry) {
+  std::set<std::string> outputs;
+  for (const Instance& instance : from.situation.instances()) {
+    for (const char* stream : {"stdout", "stderr"}) {
+      outputs.insert(from.folder.output(instance.name(), instance.time, stream));
+    }
+  }
+  std::erase_if(left, [&](const std::string& entry) {
     const auto slash = entry.find('/');
     const std::string top = entry.substr(0, slash);
     if (top == "s" || top == "m") return slash == entry.size() - 1;
+    if (top == "out") return slash == entry.size() - 1 || outputs.count(root + "/" + entry) != 0;
     return from.own_files.count(top) != 0;
   });
   return left;
 }
 
 std::vector<std::string> default_left(const RecordSources& from) {
-  std::set<std::string> names;
-  for (const ProcessSpec& process : from.drill.processes) {
-    names.insert(ipc_of(process, from.folder));
-  }
   std::vector<std::string> left;
-  for (const std::string& name : names) {
-    for (std::string& entry : default_places(name)) left.push_back(std::move(entry));
+  for (const auto& [path, file] : default_places(names_of(from.drill, from.folder))) {
+    const auto before = from.default_before.find(path);
+    if (before == from.default_before.end() || before->second != file) left.push_back(path);
   }
   return left;
 }
 
+// The fake card's calls are points; the first of them makes the ledger.
+bool used_the_card(const std::vector<Event>& events) {
+  return std::any_of(events.begin(), events.end(), [](const Event& event) {
+    return event.kind == EventKind::kDone && !event.torn && event.value == 0 &&
+           event.name.starts_with("driver.cuInit");
+  });
+}
+
 }  // namespace
+
+InstanceNames names_of(const Drill& drill, const RunFolder& folder) {
+  InstanceNames names{folder.ipc_name(), {}};
+  for (const ProcessSpec& process : drill.processes) {
+    names.shared.push_back(process.name);
+    if (!process.ipc.empty()) names.shared.push_back(process.ipc);
+  }
+  return names;
+}
 
 Record make_record(const RecordSources& from, std::vector<std::string> orphans) {
   from.situation.take_in();
@@ -141,6 +163,7 @@ Record make_record(const RecordSources& from, std::vector<std::string> orphans) 
   if (from.options.fake_card) {
     if (auto card = read_ledger(from.folder.ledger())) {
       record.card = *std::move(card);
+      record.card_lost = record.card.devices.empty() && used_the_card(record.events);
     } else {
       record.card_unreadable = card.error();
     }

@@ -5,16 +5,18 @@
 #ifndef HARNESS_DRILL_SUPERVISOR_RECORD_H_
 #define HARNESS_DRILL_SUPERVISOR_RECORD_H_
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "harness/verdict/checks.h"
 #include "harness/drill/executor.h"
 #include "harness/drill/executor_situation.h"
 #include "harness/drill/run_folder.h"
-#include "harness/scenario/scenario.h"
 #include "harness/drill/supervisor.h"
+#include "harness/process/leftovers.h"
+#include "harness/scenario/scenario.h"
+#include "harness/verdict/checks.h"
 
 namespace kv::drill {
 
@@ -26,7 +28,12 @@ struct RecordSources {
   Executor& executor;
   // What the harness itself has made in the run folder, by its names there.
   const std::set<std::string>& own_files;
+  // What lay in the default places before the run: see default_places().
+  const std::map<std::string, FileId>& default_before;
 };
+
+// The names by which this run's processes may be found in the default places.
+InstanceNames names_of(const Drill& drill, const RunFolder& folder);
 
 // `orphans`: the descendants that had to be killed.
 Record make_record(const RecordSources& from, std::vector<std::string> orphans);

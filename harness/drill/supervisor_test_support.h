@@ -149,10 +149,37 @@ class SupervisorTest : public ::testing::Test {
                           {"echo.send"},
                           {"echo.stop.unlink"},
                           {},
-                          {"abort", "crash_in_child", "file", "hold_card", "look", "open",
-                           "remove_folder", "shutdown", "start_again", "warn", "work"}};
+                          {"abort", "become_another", "crash_in_child", "empty_folder", "file",
+                           "flood", "hide_in_out", "hold_card", "leave_in_default_places", "look",
+                           "lose_ledger", "open", "reach_secret", "remove_folder", "shutdown",
+                           "start_again", "swap_event", "swap_file", "swap_threads", "take_placed",
+                           "warn", "work"}};
   Drill drill_;
   RunOptions options_;
+};
+
+// The engine is the test program itself (test_main.cc), which does wrong when it is told to.
+class JudgingTest : public SupervisorTest {
+ public:
+  JudgingTest() {
+    options_.engine = std::filesystem::read_symlink("/proc/self/exe");
+    start();
+  }
+  JudgingTest& command(const std::string& name, const std::string& answer = "ok") {
+    const std::string as = name + std::to_string(drill_.steps.size());
+    step("{call = '" + name + "', in = 'worker', as = '" + as + "'}");
+    step("{returns = '" + as + "', value = '" + answer + "'}");
+    return *this;
+  }
+  // What it does wrong without a command.
+  JudgingTest& cheating(const std::string& how) {
+    drill_.processes[0].arguments = {"--cheat", how};
+    return *this;
+  }
+  JudgingTest& kill() {
+    step(R"({signal = "KILL", to = "worker"}, {ended = "worker", signal = "KILL"})");
+    return *this;
+  }
 };
 
 }  // namespace kv::drill

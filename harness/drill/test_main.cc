@@ -1,12 +1,14 @@
-// The main of this folder's tests. Started as an engine is (with --socket-root), the program is one: it obeys a drill and
-// does wrong when it is told to; supervisor_judging_test.cc drills it.
+// The main of this folder's tests. Started as an engine is (with --socket-root), the program is
+// one: it obeys a drill and does wrong when it is told to; supervisor_judging_test.cc drills it.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -87,6 +89,123 @@ void hold_card(void*, const char*, kvdrill_reply* reply) {
   if (file != nullptr) std::fclose(file);
 }
 
+// ---- cheating
+
+std::string argument(int argc, char** argv, std::string_view name) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (argv[i] == name) return argv[i + 1];
+  }
+  return {};
+}
+
+std::string process_name, ipc_name, cheat;
+std::atomic<int> helpers_told{0};
+std::thread helper;
+int kept_file = -1, kept_event = -1;
+
+void help_until(int told) {
+  for (int seen = 0; (seen = helpers_told.load()) < told;) helpers_told.wait(seen);
+}
+// A file that has lost its name, so that the next one looks just like it.
+int nameless_file() {
+  const int fd = ::open("nameless", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ::unlink("nameless");
+  return fd;
+}
+// One ends, another begins: their number stays.
+void swap_threads(void*, const char*, kvdrill_reply*) {
+  helpers_told.store(1);
+  helpers_told.notify_all();
+  helper.join();
+  helper = std::thread(help_until, 2);
+  helper.detach();
+}
+void swap_into(int slot, int fresh) {
+  ::dup3(fresh, slot, O_CLOEXEC);
+  ::close(fresh);
+}
+void swap_file(void*, const char*, kvdrill_reply*) {
+  swap_into(kept_file, nameless_file());
+}
+void swap_event(void*, const char*, kvdrill_reply*) {
+  swap_into(kept_event, ::eventfd(0, EFD_CLOEXEC));
+}
+void leave_in_default_places(void*, const char*, kvdrill_reply* reply) {
+  const int fd =
+      ::open(("/dev/shm/" + ipc_name + "_x").c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || ::mkdir(("/tmp/kvcached-tp-" + process_name + "-0123abcd").c_str(), 0700) != 0) {
+    kvdrill_answer_error(reply, "not made");
+  }
+  ::close(fd);
+}
+void flood(void*, const char*, kvdrill_reply* reply) {
+  constexpr int kMiB = 64;
+  const std::string begin = "the beginning\n", end = "\nthe end";
+  const std::string mib(std::size_t{1} << 20, 'x');
+  bool good = ::write(STDOUT_FILENO, begin.data(), begin.size()) > 0;
+  for (int i = 0; i < kMiB; ++i) {
+    // A pipe takes the whole of it or, until somebody reads, waits.
+    good = good && ::write(STDOUT_FILENO, mib.data(), mib.size()) == ssize_t{1} << 20;
+  }
+  good = good && ::write(STDOUT_FILENO, end.data(), end.size()) > 0;
+  if (!good) kvdrill_answer_error(reply, "not written");
+}
+void empty_folder(void*, const char*, kvdrill_reply*) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(".", error)) {
+    std::filesystem::remove_all(entry.path(), error);
+  }
+}
+void take_placed(void*, const char*, kvdrill_reply* reply) {
+  ::unlink("s/placed");
+  const int fd = ::open("s/placed", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) kvdrill_answer_error(reply, "no file");
+  ::close(fd);
+}
+void hide_in_out(void*, const char*, kvdrill_reply* reply) {
+  if (::mkdir("out/hidden", 0700) != 0) kvdrill_answer_error(reply, "no folder");
+}
+kvdrill_site secret_point = {"engine.secret", KVDRILL_POINT, 0, nullptr, nullptr};
+void reach_secret(void*, const char*, kvdrill_reply*) {
+  kvdrill_point(&secret_point, 0);
+}
+kvdrill_site init_fault = {"driver.cuInit", KVDRILL_FAULT, 0, nullptr, nullptr};
+void lose_ledger(void*, const char*, kvdrill_reply*) {
+  kvdrill_done(&init_fault, 0, 0);
+  ::unlink("card/ledger");
+}
+void become_another(void*, const char*, kvdrill_reply* reply) {
+  ::execl("/proc/self/exe", "another", "--wait", nullptr);
+  kvdrill_answer_error(reply, "no exec");
+}
+// Without a system call: whether it moves is seen only by the processor time that it takes.
+void spin() {
+  for (std::atomic<unsigned> turns{0};;) turns.fetch_add(1, std::memory_order_relaxed);
+}
+
+void before_attach() {
+  if (cheat == "clock early") {
+    kvdrill_on_clock([](void*, std::int64_t) { kvdrill_log(0, "moved"); }, nullptr);
+  }
+  if (cheat == "never attaches") ::pause();
+}
+void before_ready() {
+  if (cheat == "swaps") {
+    helper = std::thread(help_until, 1);
+    kept_file = nameless_file();
+    kept_event = ::eventfd(0, EFD_CLOEXEC);
+  }
+  if (cheat == "never ready") kvdrill_serve();
+  if (cheat == "spins") spin();
+  if (cheat == "stops itself") ::raise(SIGTSTP);
+}
+void behind_ready() {
+  if (cheat == "leaks behind ready") {
+    std::thread(help_until, 1).detach();
+    ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  }
+}
+
 constexpr const char* kRoles[] = {"worker", nullptr};
 constexpr kvdrill_command kCommands[] = {{"shutdown", "", shut_down},
                                          {"look", "", nothing},
@@ -99,14 +218,30 @@ constexpr kvdrill_command kCommands[] = {{"shutdown", "", shut_down},
                                          {"abort", "", abort_itself},
                                          {"remove_folder", "", remove_folder},
                                          {"hold_card", "", hold_card},
+                                         {"swap_threads", "", swap_threads},
+                                         {"swap_file", "", swap_file},
+                                         {"swap_event", "", swap_event},
+                                         {"leave_in_default_places", "", leave_in_default_places},
+                                         {"flood", "", flood},
+                                         {"empty_folder", "", empty_folder},
+                                         {"take_placed", "", take_placed},
+                                         {"hide_in_out", "", hide_in_out},
+                                         {"reach_secret", "", reach_secret},
+                                         {"lose_ledger", "", lose_ledger},
+                                         {"become_another", "", become_another},
                                          {nullptr, nullptr, nullptr}};
 constexpr kvdrill_engine kEngine = {
     KVDRILL_CONTRACT_VERSION, "made up", kRoles, kCommands, &exit_point, nullptr, 0};
 
 }  // namespace
 
-int engine() {
+int engine(int argc, char** argv) {
+  process_name = argument(argc, argv, "--name");
+  ipc_name = argument(argc, argv, "--ipc");
+  cheat = argument(argc, argv, "--cheat");
+  before_attach();
   kvdrill_attach(&kEngine);
+  kvdrill_add_sites(&init_fault);
   own_path = "s/own";
   own_path.insert(0, std::string(::get_current_dir_name()) + "/");
   const int fd = ::open(own_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -114,15 +249,20 @@ int engine() {
   ::close(fd);
   std::atexit([] { kvdrill_point(&exit_point, 0); });
   kvdrill_announce("own", own_path.c_str());
+  before_ready();
   kvdrill_ready();
-  return kvdrill_serve();
+  behind_ready();
+  const int code = kvdrill_serve();
+  if (helper.joinable()) helper.detach();
+  return code;
 }
 
 }  // namespace kv::drill
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--socket-root") return kv::drill::engine();
+    if (std::string_view(argv[i]) == "--socket-root") return kv::drill::engine(argc, argv);
+    if (std::string_view(argv[i]) == "--wait") return ::pause();
   }
   testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/board/proc_stat.h"
+
 namespace kv::drill {
 
 namespace {
@@ -50,14 +52,48 @@ bool is_segment(std::string_view name, std::string_view ipc) {
   return name.empty() || name[0] == '.';
 }
 
-template <class Fits>
-void collect(const char* place, const Fits& fits, std::vector<std::string>* found) {
-  std::error_code error;
-  for (fs::directory_iterator entry(place, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (!fits(entry->path().filename().string())) continue;
-    found->push_back(entry->path().string() + (is_folder(*entry) ? "/" : ""));
+bool fits(std::string_view name, const InstanceNames& names,
+          bool (*is_named)(std::string_view name, std::string_view instance)) {
+  if (!names.own.empty() && name.find(names.own) != std::string_view::npos) return true;
+  return std::any_of(names.shared.begin(), names.shared.end(), [&](const std::string& instance) {
+    return !instance.empty() && is_named(name, instance);
+  });
+}
+
+// What tells an anonymous file from others: all of a kind have the same inode.
+std::string own_id_of(const std::string& fdinfo) {
+  std::ifstream file(fdinfo);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("eventfd-id:")) return line;
   }
+  return {};
+}
+
+FileId identity_of(int at, const std::string& path, int flags) {
+  struct statx status {};
+  if (::statx(at, path.c_str(), flags, STATX_BASIC_STATS | STATX_BTIME, &status) != 0) return {};
+  FileId id{true, S_ISSOCK(status.stx_mode)};
+  id.device = std::uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor;
+  id.inode = status.stx_ino;
+  if ((status.stx_mask & STATX_BTIME) != 0) {
+    id.made_ns = status.stx_btime.tv_sec * 1'000'000'000 + status.stx_btime.tv_nsec;
+  }
+  return id;
+}
+
+// Of the entries of a folder whose names are numbers, in their order.
+std::vector<int> numbers_in(const std::string& folder) {
+  std::vector<int> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    int number = -1;
+    std::from_chars(name.data(), name.data() + name.size(), number);
+    if (number >= 0) numbers.push_back(number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 std::string in_proc(pid_t pid, const char* name) {
@@ -88,61 +124,60 @@ std::vector<std::string> tree(const std::string& root) {
   return found;
 }
 
-std::vector<std::string> default_places(std::string_view ipc_name) {
-  std::vector<std::string> found;
-  if (ipc_name.empty()) return found;
-  collect(
-      "/tmp", [&](const std::string& name) { return is_socket_folder(name, ipc_name); }, &found);
-  collect(
-      "/dev/shm", [&](const std::string& name) { return is_segment(name, ipc_name); }, &found);
-  std::sort(found.begin(), found.end());
+std::map<std::string, FileId> default_places(const InstanceNames& names) {
+  std::map<std::string, FileId> found;
+  const auto collect = [&](const char* place, auto is_named) {
+    std::error_code error;
+    for (fs::directory_iterator entry(place, error), end; !error && entry != end;
+         entry.increment(error)) {
+      if (!fits(entry->path().filename().string(), names, is_named)) continue;
+      const std::string path = entry->path().string();
+      found[path + (is_folder(*entry) ? "/" : "")] = identify(path);
+    }
+  };
+  collect("/tmp", is_socket_folder);
+  collect("/dev/shm", is_segment);
   return found;
 }
 
 FileId identify(const std::string& path) {
-  struct statx status {};
-  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME,
-              &status) != 0) {
-    return {};
-  }
-  FileId id{true, S_ISSOCK(status.stx_mode)};
-  id.device = std::uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor;
-  id.inode = status.stx_ino;
-  if ((status.stx_mask & STATX_BTIME) != 0) {
-    id.made_ns = status.stx_btime.tv_sec * 1'000'000'000 + status.stx_btime.tv_nsec;
-  }
-  return id;
+  return identity_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW);
 }
 
-std::vector<std::string> open_descriptors(pid_t pid) {
-  std::vector<std::pair<int, std::string>> descriptors;
-  std::error_code error;
-  for (fs::directory_iterator entry(in_proc(pid, "fd"), error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    int number = -1;
-    std::from_chars(name.data(), name.data() + name.size(), number);
+std::string to_string(const OpenDescriptor& descriptor) {
+  return fmt::format("{} -> {}", descriptor.number, descriptor.target);
+}
+
+std::vector<OpenDescriptor> open_descriptors(pid_t pid) {
+  std::vector<OpenDescriptor> all;
+  for (const int number : numbers_in(in_proc(pid, "fd"))) {
+    const std::string link = in_proc(pid, "fd/") + std::to_string(number);
     std::error_code gone;
-    const fs::path target = fs::read_symlink(entry->path(), gone);
-    if (!gone) descriptors.emplace_back(number, name + " -> " + target.string());
+    OpenDescriptor one;
+    one.number = number;
+    one.target = fs::read_symlink(link, gone).string();
+    if (gone) continue;
+    one.file = identity_of(AT_FDCWD, link, AT_STATX_DONT_SYNC);
+    if (one.target.starts_with("anon_inode:")) {
+      one.own_id = own_id_of(in_proc(pid, "fdinfo/") + std::to_string(number));
+    }
+    all.push_back(std::move(one));
   }
-  std::sort(descriptors.begin(), descriptors.end());
-  std::vector<std::string> lines;
-  for (auto& [number, line] : descriptors) lines.push_back(std::move(line));
-  return lines;
+  return all;
 }
 
-int thread_count(pid_t pid) {
-  std::ifstream status(in_proc(pid, "status"));
-  int threads = 0;
-  char state = 'X';
-  for (std::string word; status >> word;) {
-    if (word == "State:") status >> state;
-    if (word == "Threads:") status >> threads;
+std::vector<LivingThread> living_threads(pid_t pid) {
+  std::vector<LivingThread> all;
+  for (const int tid : numbers_in(in_proc(pid, "task"))) {
+    std::ifstream file(in_proc(pid, "task/") + std::to_string(tid) + "/stat");
+    std::string text;
+    if (!std::getline(file, text, '\0')) continue;
+    const auto stat = parse_stat(text);
+    // The main thread of a process that ended and was not reaped yet is there, and dead.
+    if (!stat || stat->state == 'Z' || stat->state == 'X') continue;
+    all.push_back({tid, std::string(start_of(*stat)), std::string(stat->name)});
   }
-  // A process that ended and was not reaped yet still counts its dead main thread.
-  const bool ended = (state == 'Z' || state == 'X') && threads <= 1;
-  return ended ? 0 : threads;
+  return all;
 }
 
 std::string remove_tree(const std::string& root) {

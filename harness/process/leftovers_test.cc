@@ -3,13 +3,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,10 +22,10 @@
 namespace kv::drill {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 namespace fs = std::filesystem;
 
@@ -130,11 +133,24 @@ TEST_F(LeftoversTest, TheDefaultPlacesAreSearchedForThisRunsNameOnly) {
   fs::create_directory(folder + "-0123abcd");
   fs::create_directory(folder + "-other-0123abcd");
   fs::create_directory(folder + "-0123abcx");
-  const auto found = default_places(name);
-  EXPECT_THAT(found, ElementsAre(segment, segment + ".lock", segment + "_g0.lock", segment + "_g12",
-                                 folder + "-0123abcd/"));
-  EXPECT_THAT(default_places("kdtest"), IsEmpty());
-  EXPECT_THAT(default_places(""), IsEmpty());
+  const auto found = [](const InstanceNames& names) {
+    std::vector<std::string> paths;
+    for (const auto& [path, file] : default_places(names)) {
+      EXPECT_TRUE(file == identify(path.ends_with('/') ? path.substr(0, path.size() - 1) : path));
+      paths.push_back(path);
+    }
+    return paths;
+  };
+  const auto just_so = ElementsAre(segment, segment + ".lock", segment + "_g0.lock",
+                                   segment + "_g12", folder + "-0123abcd/");
+  EXPECT_THAT(found({"", {"none", name}}), just_so) << "a name that others may use";
+  EXPECT_THAT(found({"", {"kdtest", ""}}), IsEmpty());
+  EXPECT_THAT(found({name, {}}),
+              UnorderedElementsAre(segment, segment + ".lock", segment + "_g0.lock",
+                                   segment + "_g12", segment + "9", segment + "_2", segment + "_g",
+                                   segment + "_gx", folder + "-0123abcd/", folder + "-0123abcx/",
+                                   folder + "-other-0123abcd/"))
+      << "a name of this run alone";
   for (const auto& path : ours) fs::remove(path);
   for (const auto& path : others) fs::remove(path);
   for (const char* end : {"-0123abcd", "-other-0123abcd", "-0123abcx"}) fs::remove(folder + end);
@@ -144,17 +160,43 @@ TEST_F(LeftoversTest, DescriptorsAreListedByNumber) {
   const int low = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int ten = ::fcntl(low, F_DUPFD_CLOEXEC, 110), two = ::fcntl(low, F_DUPFD_CLOEXEC, 20);
   ASSERT_TRUE(ten >= 0 && two >= 0);
-  const auto lines = open_descriptors(::getpid());
-  const auto at = [&](int fd) {
-    return std::find(lines.begin(), lines.end(), std::to_string(fd) + " -> " + root_);
+  const auto numbers_here = [&] {
+    std::vector<int> numbers;
+    for (const auto& one : open_descriptors(::getpid())) {
+      if (one.target == root_) numbers.push_back(one.number);
+    }
+    return numbers;
   };
-  EXPECT_NE(at(low), lines.end());
-  EXPECT_LT(at(two), at(ten)) << "by number, not by letter";
-  EXPECT_NE(at(ten), lines.end());
+  EXPECT_THAT(numbers_here(), ElementsAre(low, two, ten)) << "by number, not by letter";
   ::close(ten);
-  EXPECT_THAT(open_descriptors(::getpid()), Not(Contains(std::to_string(ten) + " -> " + root_)));
+  EXPECT_THAT(numbers_here(), ElementsAre(low, two));
   ::close(low);
   ::close(two);
+}
+
+TEST_F(LeftoversTest, ADescriptorIsKnownByWhatItIsOpenOn) {
+  const auto at = [](int fd) {
+    for (const auto& one : open_descriptors(::getpid())) {
+      if (one.number == fd) return one;
+    }
+    return OpenDescriptor{};
+  };
+  make_file(root_ + "/file");
+  const int slot = ::open((root_ + "/file").c_str(), O_RDONLY | O_CLOEXEC);
+  const OpenDescriptor first = at(slot);
+  fs::remove(root_ + "/file");
+  EXPECT_EQ(at(slot), first) << "it has lost its name, and is the same";
+  make_file(root_ + "/file");
+  const int next = ::open((root_ + "/file").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::dup3(next, slot, O_CLOEXEC), slot);
+  EXPECT_EQ(at(slot).target, first.target);
+  EXPECT_FALSE(at(slot) == first);
+  ASSERT_EQ(::dup3(::eventfd(0, EFD_CLOEXEC), slot, O_CLOEXEC), slot);
+  const OpenDescriptor event = at(slot);
+  if (event.own_id.empty()) GTEST_SKIP() << "this kernel does not tell eventfds apart";
+  ASSERT_EQ(::dup3(::eventfd(0, EFD_CLOEXEC), slot, O_CLOEXEC), slot);
+  EXPECT_EQ(at(slot).target, event.target);
+  EXPECT_FALSE(at(slot) == event);
 }
 
 TEST_F(LeftoversTest, AProcessThatEndedHoldsNothing) {
@@ -166,32 +208,44 @@ TEST_F(LeftoversTest, AProcessThatEndedHoldsNothing) {
     ::close(gate[1]);
     ::_exit(::read(gate[0], &byte, 1) == 0 ? 0 : 1);
   }
-  EXPECT_GE(thread_count(child), 1);
+  EXPECT_EQ(living_threads(child).size(), 1u);
   EXPECT_THAT(open_descriptors(child), Not(IsEmpty()));
   ::close(gate[0]);
   ::close(gate[1]);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(thread_count(child), 0) << "not reaped yet";
+  EXPECT_THAT(living_threads(child), IsEmpty()) << "not reaped yet";
   EXPECT_THAT(open_descriptors(child), IsEmpty());
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(thread_count(child), 0);
+  EXPECT_THAT(living_threads(child), IsEmpty());
   EXPECT_THAT(open_descriptors(child), IsEmpty());
 }
 
-TEST_F(LeftoversTest, ThreadsAreCounted) {
-  int gate[2];
-  ASSERT_EQ(::pipe(gate), 0);
+TEST_F(LeftoversTest, AThreadIsKnownByItsNumberAndItsStart) {
   std::thread([] {}).join();  // with the first one, a sanitizer starts one of its own
-  const int before = thread_count(::getpid());
+  const auto before = living_threads(::getpid());
+  std::atomic<pid_t> tid{0};
+  std::atomic<bool> over{false};
   std::thread other([&] {
-    char byte;
-    EXPECT_EQ(::read(gate[0], &byte, 1), 0);
+    tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    tid.notify_all();
+    over.wait(false);
   });
-  EXPECT_EQ(thread_count(::getpid()), before + 1);
-  ::close(gate[1]);
+  tid.wait(0);
+  auto now = living_threads(::getpid());
+  ASSERT_EQ(now.size(), before.size() + 1);
+  const auto found =
+      std::find_if(now.begin(), now.end(), [&](const LivingThread& one) { return one.tid == tid; });
+  ASSERT_NE(found, now.end());
+  EXPECT_FALSE(found->start.empty());
+  LivingThread later = *found;
+  later.start += "0";
+  EXPECT_FALSE(later == *found);
+  now.erase(found);
+  EXPECT_EQ(now, before);
+  over = true;
+  over.notify_all();
   other.join();
-  ::close(gate[0]);
 }
 
 }  // namespace

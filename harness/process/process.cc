@@ -25,7 +25,6 @@
 #include <boost/type_traits/decay.hpp>
 #include <boost/type_traits/is_convertible.hpp>
 
-#include "harness/base/files.h"
 #include "harness/process/process_internal.h"
 
 namespace kv::drill {
@@ -45,15 +44,6 @@ Descriptor open_above(const std::string& path, int flags, int floor) {
   const Descriptor low(::open(path.c_str(), flags | O_CLOEXEC, 0644));
   if (low.get() < 0) return Descriptor();
   return Descriptor(::fcntl(low.get(), F_DUPFD_CLOEXEC, floor));
-}
-
-// The same for a file that catches output; whatever else a process has put there is refused.
-Descriptor open_output(const std::string& path) {
-  // Appending: processes that share the file do not overwrite each other's lines.
-  const Descriptor low(open_regular(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644));
-  if (low.get() < 0) return Descriptor();
-  ::fcntl(low.get(), F_SETFL, O_APPEND);
-  return Descriptor(::fcntl(low.get(), F_DUPFD_CLOEXEC, 3));
 }
 
 // What runs in the child between fork and exec. All of it is prepared before the fork: every
@@ -177,7 +167,7 @@ tl::expected<Child, std::string> launch_with_boost(const std::string& program,
 
 }  // namespace
 
-tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err) {
+tl::expected<Child, std::string> start(const Launch& launch) {
   const auto refused = [&](const std::string& what, int error) {
     return tl::unexpected("cannot start " + launch.program + ": " + what + ": " + reason(error));
   };
@@ -192,8 +182,10 @@ tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err
 
   if (!hand_on(open_above("/dev/null", O_RDWR, floor), 0)) return refused("/dev/null", errno);
   const int null = setup.numbers.back().first;
-  if (!hand_on(Descriptor(::fcntl(out < 0 ? null : out, F_DUPFD_CLOEXEC, floor)), 1) ||
-      !hand_on(Descriptor(::fcntl(err < 0 ? null : err, F_DUPFD_CLOEXEC, floor)), 2)) {
+  if (!hand_on(Descriptor(::fcntl(launch.out < 0 ? null : launch.out, F_DUPFD_CLOEXEC, floor)),
+               1) ||
+      !hand_on(Descriptor(::fcntl(launch.err < 0 ? null : launch.err, F_DUPFD_CLOEXEC, floor)),
+               2)) {
     return refused("its output", errno);
   }
   for (const auto& [ours, its] : launch.descriptors) {
@@ -216,24 +208,6 @@ tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err
 
   const auto fillers = fill_below(floor, null);
   return launch_with_boost(absolute(launch.program), launch.arguments, environment, setup);
-}
-
-tl::expected<Child, std::string> start(const Launch& launch) {
-  const auto refused = [&](const std::string& path) {
-    return tl::unexpected("cannot start " + launch.program + ": output file " + path + ": " +
-                          reason(errno));
-  };
-  Descriptor out, err;
-  if (!launch.stdout_path.empty()) {
-    out = open_output(launch.stdout_path);
-    if (out.get() < 0) return refused(launch.stdout_path);
-  }
-  const bool same = launch.stderr_path == launch.stdout_path;
-  if (!launch.stderr_path.empty() && !same) {
-    err = open_output(launch.stderr_path);
-    if (err.get() < 0) return refused(launch.stderr_path);
-  }
-  return start_on(launch, out.get(), same ? out.get() : err.get());
 }
 
 std::string signal_name(int signal) {

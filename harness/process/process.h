@@ -25,8 +25,7 @@ struct Launch {
   std::vector<std::string> arguments;              // without the program's name
   std::map<std::string, std::string> environment;  // the whole of it: nothing is inherited
   std::string folder;                              // working directory; empty: ours
-  // Files, made anew (one file when the paths are equal); empty: /dev/null.
-  std::string stdout_path, stderr_path;
+  int out = -1, err = -1;                          // ours, its standard outputs; -1: /dev/null
   // Descriptors the child gets: (ours, its number, 3 to 255). All others are closed in it; 0 is
   // /dev/null. Any numbering will do, also one that exchanges two.
   std::vector<std::pair<int, int>> descriptors;

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
-#include <tl/expected.hpp>
 #include <utility>
 
 #include "harness/process/process.h"
@@ -50,9 +48,6 @@ inline int open_pidfd(pid_t pid) {  // closed on exec; -1 and errno
 inline bool send_signal(int pidfd, int signal) {
   return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0u) == 0;
 }
-
-// As start(), but the standard outputs are these descriptors (-1: /dev/null) instead of files.
-tl::expected<Child, std::string> start_on(const Launch& launch, int out, int err);
 
 }  // namespace kv::drill
 

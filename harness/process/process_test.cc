@@ -36,6 +36,12 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
+std::vector<std::string> lines(const std::vector<OpenDescriptor>& descriptors) {
+  std::vector<std::string> all;
+  for (const OpenDescriptor& one : descriptors) all.push_back(to_string(one));
+  return all;
+}
+
 bool has_children() {
   siginfo_t info{};
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
@@ -82,18 +88,26 @@ class ProcessTest : public ::testing::Test {
     folder_ = name;
   }
   void TearDown() override {
+    for (const int fd : files_) ::close(fd);
     // A child of a test that failed half way.
     end_descendants(10'000, nullptr);
     remove_tree(folder_);
   }
 
-  Launch shell(const std::string& script) const {
+  int made(const std::string& name) {
+    const int fd =
+        ::open((folder_ + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    EXPECT_GE(fd, 0) << name;
+    files_.push_back(fd);
+    return fd;
+  }
+  Launch shell(const std::string& script) {
     Launch launch;
     launch.program = "/bin/sh";
     launch.arguments = {"-c", script};
     launch.folder = folder_;
-    launch.stdout_path = folder_ + "/out";
-    launch.stderr_path = folder_ + "/err";
+    launch.out = made("/out");
+    launch.err = made("/err");
     return launch;
   }
   static Child started(const Launch& launch) {
@@ -105,7 +119,7 @@ class ProcessTest : public ::testing::Test {
     return std::move(*child);
   }
   // Starts a script that stops itself, and waits until it has.
-  Child stopped(Launch launch) const {
+  Child stopped(Launch launch) {
     launch.arguments.back() += "kill -STOP $$";
     Child child = started(launch);
     siginfo_t info{};
@@ -123,13 +137,14 @@ class ProcessTest : public ::testing::Test {
     EXPECT_TRUE(child.signal(SIGKILL));
     EXPECT_EQ(ended(child), (End{true, SIGKILL, false, false}));
   }
-  std::string output_of_script(const std::string& script) const {
+  std::string output_of_script(const std::string& script) {
     Child child = started(shell(script));
     EXPECT_EQ(ended(child), End{}) << contents(folder_ + "/err");
     return contents(folder_ + "/out");
   }
 
   std::string folder_;
+  std::vector<int> files_;
 };
 
 // ---- what Boost.Process leaves open, one test for each
@@ -141,7 +156,7 @@ TEST_F(ProcessTest, DescriptorsThatWereNotGivenAreClosedInTheChild) {
   launch.descriptors = {{given.ends[1], 60}};
   Child child = stopped(launch);
   EXPECT_THAT(
-      open_descriptors(child.pid()),
+      lines(open_descriptors(child.pid())),
       ElementsAre("0 -> /dev/null", EndsWith("/out"), EndsWith("/err"), StartsWith("60 -> pipe:")));
   ::close(far);
   EXPECT_TRUE(low.ends_within(0));
@@ -165,8 +180,8 @@ TEST_F(ProcessTest, AFailedExecRunsNoExitHandlersOfOurs) {
 }
 
 TEST_F(ProcessTest, AFailedExecLeavesNoZombieAndNoDescriptor) {
-  const auto before = open_descriptors(::getpid());
   Launch launch = shell("");
+  const auto before = open_descriptors(::getpid());
   launch.program = "/no/such/program";
   EXPECT_FALSE(start(launch).has_value());
   EXPECT_FALSE(has_children());
@@ -215,12 +230,10 @@ TEST_F(ProcessTest, DescriptorsArriveUnderAnyNumbers) {
   for (int i = 2; i < 40; ++i) launch.descriptors.emplace_back(ours[i], ours[39] + 15 + i);
   Child child = stopped(launch);
   const auto in_child = open_descriptors(child.pid()), here = open_descriptors(::getpid());
-  const auto target = [](const std::vector<std::string>& lines, int fd) {
-    const std::string begin = std::to_string(fd) + " -> ";
-    const auto line = std::find_if(lines.begin(), lines.end(), [&](const std::string& text) {
-      return text.starts_with(begin);
-    });
-    return line == lines.end() ? "closed" : line->substr(begin.size());
+  const auto target = [](const std::vector<OpenDescriptor>& all, int fd) {
+    const auto one = std::find_if(all.begin(), all.end(),
+                                  [&](const OpenDescriptor& open) { return open.number == fd; });
+    return one == all.end() ? "closed" : one->target;
   };
   for (const auto& [given, its] : launch.descriptors) {
     EXPECT_EQ(target(in_child, its), target(here, given)) << given << " as " << its;
@@ -282,15 +295,14 @@ TEST_F(ProcessTest, AProgramsPathIsOursNotItsFolders) {
   EXPECT_EQ(contents(folder_ + "/out"), "hello\n");
 }
 
-TEST_F(ProcessTest, OutputFilesAreMadeAnew) {
-  std::ofstream(folder_ + "/out") << "of an earlier run, and much longer than what follows\n";
+TEST_F(ProcessTest, EachOutputGoesWhereItIsToldTo) {
   EXPECT_EQ(output_of_script("echo new; echo wrong >&2"), "new\n");
   EXPECT_EQ(contents(folder_ + "/err"), "wrong\n");
 }
 
-TEST_F(ProcessTest, BothOutputsMayShareOneFile) {
+TEST_F(ProcessTest, BothOutputsMayBeOne) {
   Launch launch = shell("echo one; echo two >&2; echo three");
-  launch.stderr_path = launch.stdout_path;
+  launch.err = launch.out;
   Child child = started(launch);
   EXPECT_EQ(ended(child), End{});
   EXPECT_EQ(contents(folder_ + "/out"), "one\ntwo\nthree\n");
@@ -373,9 +385,8 @@ TEST_F(ProcessTest, AnErrorSaysWhichProgramAndWhy) {
   launch.folder = "/no/such/folder";
   EXPECT_EQ(why(launch), "cannot start /bin/sh: folder /no/such/folder: No such file or directory");
   launch = shell("");
-  launch.stdout_path = "/no/such/out";
-  EXPECT_EQ(why(launch),
-            "cannot start /bin/sh: output file /no/such/out: No such file or directory");
+  launch.out = 999;
+  EXPECT_EQ(why(launch), "cannot start /bin/sh: its output: Bad file descriptor");
   launch = shell("");
   launch.descriptors = {{999, 3}};
   EXPECT_EQ(why(launch), "cannot start /bin/sh: descriptor 999 as 3: Bad file descriptor");

@@ -81,9 +81,8 @@ bool read_stat(const fs::path& folder, Stat* stat) {
   stat->state = read->state;
   std::istringstream fields{std::string(read->rest)};
   fields >> stat->parent;
-  constexpr int kBetween = 17;  // fields 5 to 21
-  for (int i = 0; i <= kBetween; ++i) fields >> stat->start;
-  return static_cast<bool>(fields);
+  stat->start = start_of(*read);
+  return static_cast<bool>(fields) && !stat->start.empty();
 }
 
 bool to_pid(const std::string& text, pid_t* pid) {
@@ -292,7 +291,9 @@ tl::expected<std::string, std::string> output_of(
   launch.program = program;
   launch.arguments = arguments;
   launch.environment = environment;
-  auto child = start_on(launch, output.out.its.get(), output.err.its.get());
+  launch.out = output.out.its.get();
+  launch.err = output.err.its.get();
+  auto child = start(launch);
   if (!child) return tl::unexpected(child.error());
   output.out.its.close();
   output.err.its.close();

@@ -1,9 +1,11 @@
 #include "harness/process/stuck.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iterator>
 #include <map>
 #include <set>
@@ -59,8 +61,34 @@ std::map<ThreadKey, Said> what_threads_said(const std::vector<Event>& events) {
   return all;
 }
 
-int rank_of(const Waiter& waiter) {
-  return waiter.held ? 0 : waiter.last.empty() ? 2 : 1;
+enum Rank { kHeld, kReported, kSilent, kIdle };
+Rank rank_of(const Waiter& waiter) {
+  if (waiter.held) return kHeld;
+  if (!waiter.last.empty()) return kReported;
+  return waiter.stopped || waiter.busy ? kSilent : kIdle;
+}
+
+// "stopped by SIGTSTP"; of a process that is no child of ours the kernel does not tell the signal.
+std::string stopped_by(pid_t pid) {
+  siginfo_t info{};
+  const bool told =
+      ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+      info.si_pid == pid;
+  return told ? "stopped by " + signal_name(info.si_status) : "stopped";
+}
+
+// "worker/listener", "worker" for the whole of it, "cat (pid 12)" when the board does not know it.
+std::string name_of(const Waiter& waiter) {
+  if (waiter.process.empty()) return fmt::format("{} (pid {})", waiter.label, waiter.pid);
+  return waiter.stopped && !waiter.held ? waiter.process : waiter.process + "/" + waiter.label;
+}
+
+// "is held at vmm.map[0]", "is running", "waits in futex after listener.accepted[1]".
+std::string state_of(const Waiter& waiter) {
+  const bool is = waiter.held || waiter.stopped || waiter.where == "running";
+  std::string text = (is ? "is " : "waits in ") + waiter.where;
+  if (!waiter.held && !waiter.stopped && !waiter.last.empty()) text += " after " + waiter.last;
+  return text;
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -93,8 +121,13 @@ std::vector<Waiter> who_waits(const std::vector<ThreadState>& threads,
     waiter.pid = thread.pid;
     waiter.tid = thread.tid;
     waiter.label = thread.comm;
-    waiter.where = thread.state == 'T' ? "stopped" : thread.call;
-    if (thread.timed) waiter.where += " (with a limit)";
+    waiter.stopped = thread.state == 'T';
+    waiter.where = waiter.stopped        ? stopped_by(thread.pid)
+                   : thread.state == 'R' ? "running"
+                                         : thread.call;
+    const bool runs = waiter.where == "running";
+    waiter.busy = runs || (thread.timed && !waiter.stopped);
+    if (waiter.busy && !runs) waiter.where += " (with a limit)";
     for (std::uint16_t p = 0; p < processes.size(); ++p) {
       if (processes[p].pid != thread.pid) continue;
       waiter.process = processes[p].name;
@@ -122,19 +155,18 @@ std::vector<Waiter> who_waits(const std::vector<ThreadState>& threads,
 std::string in_short(const std::vector<Waiter>& waiters) {
   constexpr std::size_t kShown = 4;
   std::string text;
-  std::size_t told = 0, busy = 0;
+  std::size_t known = 0;
+  std::set<pid_t> stopped;
   for (const Waiter& waiter : waiters) {
-    if (rank_of(waiter) == 2) continue;
-    if (++busy > kShown) continue;
-    if (told++ > 0) text += "; ";
-    text += fmt::format("{}/{} ", waiter.process, waiter.label);
-    text += waiter.held
-                ? "is " + waiter.where
-                : fmt::format("{} {} after {}", waiter.where == "running" ? "is" : "waits in",
-                              waiter.where, waiter.last);
+    if (rank_of(waiter) == kIdle) continue;
+    // All threads of a process stop at once; a frozen one has its words already.
+    if (waiter.stopped && !stopped.insert(waiter.pid).second) continue;
+    if (++known > kShown) continue;
+    if (known > 1) text += "; ";
+    text += name_of(waiter) + " " + state_of(waiter);
   }
-  if (busy > kShown) text += fmt::format("; and {} more", busy - kShown);
-  if (busy == 0) {
+  if (known > kShown) text += fmt::format("; and {} more", known - kShown);
+  if (known == 0) {
     text = waiters.empty() ? "no process lives" : "every thread is idle";
   }
   return text;

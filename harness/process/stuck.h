@@ -18,11 +18,13 @@ namespace kv::drill {
 struct Waiter {
   std::string process, label;
   pid_t pid = 0, tid = 0;
-  std::string where;          // "held at vmm.map[0]", "futex", "running"
+  std::string where;          // "held at vmm.map[0]", "futex", "running", "stopped by SIGSTOP"
   std::string last;           // the last moment that it reported, as an address; may be empty
   std::int64_t since_ns = 0;  // when it reported that; 0: never
   std::string whom;           // whom it waits for, as far as that is known
   bool held = false;
+  bool stopped = false;  // with its whole process, by a signal
+  bool busy = false;     // it runs, or its wait will end by itself
 };
 
 // One entry per thread, the held ones first, then those that have reported moments, then the rest.
@@ -31,7 +33,8 @@ std::vector<Waiter> who_waits(const std::vector<ThreadState>& threads,
                               const std::vector<Event>& events);
 
 // "worker/listener is held at vmm.map[0]; worker/stop waits in futex after listener.stop.begin[1]"
-// The idle ones (who never reported a moment) are left out; at most four.
+// The idle ones (who never reported a moment and wait for others) are left out, and a stopped
+// process is said once; at most four.
 std::string in_short(const std::vector<Waiter>& waiters);
 
 // All of them, one a line, under a heading.

@@ -2,6 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
 
 namespace kv::drill {
 namespace {
@@ -32,7 +37,7 @@ Event event(EventKind kind, std::uint16_t of_thread, std::string_view name, std:
 
 std::vector<ProcessInfo> processes() {
   std::vector<ProcessInfo> all(2);
-  all[1] = {"worker", 10, false, true, {{10, "main"}, {11, "listener"}, {12, "stop"}}};
+  all[1] = {"worker", 10, false, true, false, {{10, "main"}, {11, "listener"}, {12, "stop"}}};
   return all;
 }
 
@@ -78,10 +83,35 @@ TEST(StuckTest, APendingCallIsSaidAReturnedOneIsNot) {
             "every thread is idle");
 }
 
-TEST(StuckTest, AStoppedProcessIsSaidToBe) {
-  auto stopped = thread(11, "futex");
+TEST(StuckTest, AStoppedProcessIsSaidOnce) {
+  auto one = thread(11, "futex"), other = thread(12, "futex");
+  one.state = other.state = 'T';
+  EXPECT_EQ(in_short(who_waits({one, other}, processes(), {})), "worker is stopped");
+}
+
+TEST(StuckTest, AChildIsSaidByWhichSignalItIsStopped) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::raise(SIGTSTP);
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WSTOPPED | WNOWAIT), 0);
+  auto stopped = thread(child, "?");
+  stopped.pid = child;
   stopped.state = 'T';
-  EXPECT_EQ(who_waits({stopped}, processes(), {})[0].where, "stopped");
+  EXPECT_EQ(in_short(who_waits({stopped}, {}, {})),
+            "comm (pid " + std::to_string(child) + ") is stopped by SIGTSTP");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(StuckTest, WhoRunsOrWaitsWithALimitIsNotIdleThoughItNeverSaidAnything) {
+  auto running = thread(11, "running"), limited = thread(12, "poll");
+  running.state = 'R';
+  limited.timed = true;
+  EXPECT_EQ(in_short(who_waits({thread(10, "futex"), running, limited}, processes(), {})),
+            "worker/listener is running; worker/stop waits in poll (with a limit)");
 }
 
 TEST(StuckTest, AThreadThatTheBoardDoesNotKnowHasTheKernelsName) {

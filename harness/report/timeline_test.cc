@@ -51,8 +51,8 @@ class TimelineTest : public ::testing::Test {
 
   DrillResult result_;
   std::vector<Event> events_;
-  std::vector<ProcessInfo> processes_ = {{"drill", 0, false, false, {}},
-                                         {"worker", 10, false, true, {{11, "listener"}}}};
+  std::vector<ProcessInfo> processes_ = {{"drill", 0, false, false, false, {}},
+                                         {"worker", 10, false, true, false, {{11, "listener"}}}};
 };
 
 TEST_F(TimelineTest, AnEventIsThereWithAllItsFields) {

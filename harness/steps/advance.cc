@@ -1,6 +1,7 @@
 // advance: moves the manual clock, and waits until every process has taken it over.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "harness/scenario/units.h"
 #include "harness/steps/parts.h"
@@ -21,12 +22,22 @@ struct AdvanceStep {
     const std::int64_t time = executor.board().clock_now() + ns;
     executor.board().record(kAdvanceEvent, 0, ns, {});
     executor.board().set_clock(time);
-    return executor.wait_for([&executor, time] {
-      const auto& all = executor.situation().instances();
+    const auto& all = executor.situation().instances();
+    Outcome outcome = executor.wait_for([&all, time] {
       return std::all_of(all.begin(), all.end(), [time](const Instance& instance) {
         return !instance.lives() || !instance.ready || instance.clock >= time;
       });
     });
+    if (outcome.how != Outcome::How::kDone) return outcome;
+    // A clock that nobody has taken cannot be moved.
+    std::string why;
+    for (const Instance& instance : all) {
+      if (!instance.lives() || !instance.ready) continue;
+      const std::string clockless = executor.without_clock(instance.name());
+      if (clockless.empty()) return {};
+      why += (why.empty() ? "" : "; ") + clockless;
+    }
+    return why.empty() ? Outcome{} : wrong(why);
   }
 };
 

@@ -15,10 +15,11 @@ struct PendingStep {
     const ScriptedCall* call = executor.situation().find_call(as);
     if (call == nullptr || !call->delivered) return {Outcome::How::kNotJudged, {}};
     return executor.stays_away(
-        [this, call]() -> std::optional<std::string> {
+        [this, &executor, call]() -> std::optional<std::string> {
           if (!call->returned) return std::nullopt;
-          return fmt::format("{} has returned {}'{}'", as, call->failed ? "the error " : "",
-                             call->answer);
+          const std::string clockless = executor.without_clock(call->process);
+          return fmt::format("{} has returned {}'{}'{}{}", as, call->failed ? "the error " : "",
+                             call->answer, clockless.empty() ? "" : "; ", clockless);
         },
         [&executor, call] { return executor.nobody_left(call->process); },
         as + " can still return");

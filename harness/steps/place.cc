@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "harness/base/files.h"
+#include "harness/process/leftovers.h"
 #include "harness/steps/parts.h"
 
 namespace kv::drill {
@@ -53,12 +56,14 @@ struct PlaceStep {
     if (replace && ::remove(where->c_str()) != 0 && errno != ENOENT) {
       return wrong(fmt::format("{} cannot be replaced: {}", *where, std::strerror(errno)));
     }
-    int error = make_folders(where->substr(0, where->rfind('/')), &executor.placed());
+    std::vector<std::string> made;
+    int error = make_folders(where->substr(0, where->rfind('/')), &made);
+    for (const std::string& folder : made) executor.placed().push_back({folder, identify(folder)});
     if (error == 0) error = socket ? make_socket(*where) : make_file(*where, contents);
     if (error != 0) {
       return wrong(fmt::format("{} cannot be made: {}", *where, std::strerror(error)));
     }
-    executor.placed().push_back(*where);
+    executor.placed().push_back({*where, identify(*where)});
     return {};
   }
 };

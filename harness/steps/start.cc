@@ -1,9 +1,12 @@
 // start: begins a process, and waits until it says that it is ready.
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "harness/drill/supervisor_launch.h"
-#include "harness/process/leftovers.h"
+#include "harness/process/output.h"
 #include "harness/steps/parts.h"
 
 namespace kv::drill {
@@ -25,6 +28,47 @@ std::string who_attached_instead(Situation& situation, const Instance& instance)
         process.pid, instance.name(), instance.child.pid());
   }
   return {};
+}
+
+// Starts it, with its outputs caught.
+tl::expected<Instance*, std::string> launch(Executor& executor, const ProcessSpec& spec) {
+  Situation& situation = executor.situation();
+  const RunFolder& folder = executor.folder();
+  const int time = situation.starts_of(spec.name) + 1;
+  const std::string stderr_path = folder.output(spec.name, time, "stderr");
+  auto out = Output::make(folder.output(spec.name, time, "stdout"));
+  if (!out) return tl::unexpected(out.error());
+  auto err = Output::make(stderr_path);
+  if (!err) return tl::unexpected(err.error());
+  Launch how = make_launch(executor.drill(), executor.options(), folder, executor.board(), spec);
+  how.out = out->writing_end();
+  how.err = err->writing_end();
+  auto child = kv::drill::start(how);
+  if (!child) return tl::unexpected(child.error());
+  out->close_writing_end();
+  err->close_writing_end();
+  Instance& instance = situation.add(Instance(spec, std::move(*child), time));
+  instance.stderr_path = stderr_path;
+  instance.out = *std::move(out);
+  instance.err = *std::move(err);
+  const auto& shut_down = executor.ahead().shut_down;
+  instance.to_be_looked_at = shut_down.count(spec.name) != 0 || shut_down.count("") != 0;
+  return &instance;
+}
+
+// Where a process has taken the run's folder apart, that is why; else it is the harness.
+Outcome not_started(const RunFolder& folder, const std::string& why) {
+  const auto lost = folder.lost();
+  if (lost.empty()) return {Outcome::How::kBroken, why};
+  return wrong(fmt::format("{}; of the run folder a process of the drill removed or replaced {}",
+                           why, fmt::join(lost, ", ")));
+}
+
+std::string never_ready(const Instance& instance) {
+  return fmt::format("{} {}", instance.name(),
+                     instance.index
+                         ? "attached, but never said that it is ready (kvdrill_ready())"
+                         : "never attached (kvdrill_attach()), nor said that it is ready");
 }
 
 struct StartStep {
@@ -59,13 +103,9 @@ struct StartStep {
     if (running != nullptr && running->lives()) {
       return wrong(fmt::format("{} runs already", process));
     }
-    const int time = situation.starts_of(process) + 1;
-    const Launch launch = make_launch(executor.drill(), executor.options(), executor.folder(),
-                                      executor.board(), *spec, time);
-    auto child = kv::drill::start(launch);
-    if (!child) return {Outcome::How::kBroken, child.error()};
-    Instance& instance = situation.add(Instance(*spec, std::move(*child), time));
-    instance.stderr_path = launch.stderr_path;
+    const auto started = launch(executor, *spec);
+    if (!started) return not_started(executor.folder(), started.error());
+    Instance& instance = **started;
     Outcome outcome =
         executor.wait_for([&instance] { return instance.ready; },
                           [&situation, &instance]() -> std::string {
@@ -73,12 +113,7 @@ struct StartStep {
                             return fmt::format("{} ended by {} before it was ready",
                                                instance.name(), to_string(*instance.end));
                           });
-    const auto& shut_down = executor.ahead().shut_down;
-    if (outcome.how == Outcome::How::kDone &&
-        (shut_down.count(process) != 0 || shut_down.count("") != 0)) {
-      instance.descriptors_at_ready = open_descriptors(instance.child.pid());
-      instance.threads_at_ready = thread_count(instance.child.pid());
-    }
+    if (outcome.how == Outcome::How::kHung) outcome.why = never_ready(instance) + ": " + outcome.why;
     return outcome;
   }
 };

@@ -183,15 +183,16 @@ CheckResult nothing_left(const Record& record) {
         name, Verdict::kError, "the card's ledger cannot be read: " + record.card_unreadable, {}};
   }
   card_left(record, &parts);
+  if (record.card_lost) parts.push_back("the card was used, and its ledger was removed");
   for (const Record::Ended& ended : record.ended) {
     if (!ended.descriptors_left.empty()) {
       parts.push_back(fmt::format("{} kept open after its shutdown: {}", naming(record, ended),
                                   some(ended.descriptors_left)));
     }
-    if (ended.threads_left > 0) {
-      parts.push_back(
-          fmt::format("{} kept {} after its shutdown", naming(record, ended),
-                      plural(static_cast<std::uint64_t>(ended.threads_left), "thread")));
+    if (!ended.threads_left.empty()) {
+      parts.push_back(fmt::format("{} kept {} after its shutdown: {}", naming(record, ended),
+                                  plural(ended.threads_left.size(), "thread"),
+                                  some(ended.threads_left)));
     }
   }
   if (!record.files_left.empty()) {

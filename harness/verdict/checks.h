@@ -58,11 +58,12 @@ struct Record {
     // Its end was orderly, or a shutdown had said that it is done: it must hold nothing.
     bool owes_everything = false;
     std::vector<std::string> descriptors_left;  // at its exit order, against those at ready
-    int threads_left = 0;
+    std::vector<std::string> threads_left;      // by name, likewise
   };
   std::vector<Ended> ended;
   CardState card;
   std::string card_unreadable;              // why the ledger could not be read; empty: it could
+  bool card_lost = false;                   // the card was used, and its ledger is gone
   bool card_looked_at = true;               // false: a driver that keeps no ledger
   std::vector<std::string> files_left;      // below the run's own folder
   std::vector<std::string> default_left;    // in the default places, by IPC name

@@ -227,7 +227,11 @@ TEST(NothingLeftTest, FilesDescriptorsThreadsAndProcessesFail) {
   EXPECT_THAT(why([](Record& r) { r.processes_left = {"7 sh"}; }), HasSubstr("7 sh"));
   EXPECT_THAT(why([](Record& r) { r.ended[0].descriptors_left = {"9 -> socket:[1]"}; }),
               HasSubstr("9 -> socket:[1]"));
-  EXPECT_THAT(why([](Record& r) { r.ended[0].threads_left = 2; }), HasSubstr("2 threads"));
+  EXPECT_THAT(why([](Record& r) {
+                r.ended[0].threads_left = {"keeper (tid 7)", "x (tid 8)"};
+              }),
+              HasSubstr("2 threads after its shutdown: keeper (tid 7), x (tid 8)"));
+  EXPECT_THAT(why([](Record& r) { r.card_lost = true; }), HasSubstr("its ledger was removed"));
 }
 
 TEST(NothingLeftTest, LongListsAreCutWithTheirCount) {

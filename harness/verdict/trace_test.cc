@@ -11,7 +11,7 @@ using ::testing::StartsWith;
 
 std::vector<ProcessInfo> processes() {
   std::vector<ProcessInfo> all(2);
-  all[1] = {"worker", 10, false, true, {{10, "listener"}, {11, ""}}};
+  all[1] = {"worker", 10, false, true, false, {{10, "listener"}, {11, ""}}};
   return all;
 }
 
