@@ -3,12 +3,13 @@
 // a load and a branch; compiled with KV_NO_HOOKS it is nothing.
 //
 //   kv::point<"listener.read.body">(key);                    a moment: may be observed, held, ...
-//   if (int code = kv::fault<"vmm.map">(key)) return ...;    a call that may be told to fail
+//   int code = kv::attempt<"vmm.map">(key, [&] {...});       a call that may be told to fail, or to
+//                                                            lie: success, and it was not made
 //   if (kv::step<"listener.stop.cancel_reads">()) {...}      a protection that may be skipped
 //   kv::note<"listener.cut">(generation);                    something a check needs to know
 //
-// A fault and a step report their end with kv::fault_done<"same name">(key, result) and
-// kv::step_done<"same name">(key, result); the harness sees it as "NAME.done".
+// A step reports its end with kv::step_done<"same name">(key, result), and attempt() that of its
+// call; the harness sees it as "NAME.done".
 //
 // Rules: a note may lie inside a lock (nothing can act on it); a point, fault or step may be held
 // there for as long as a drill likes, so it lies inside a lock only if that is what it is about.
@@ -25,10 +26,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace kv {
 
 inline constexpr std::uint32_t kHookVersion = 1;
+
+// What fault() gives for a call that shall report success and not be made.
+inline constexpr std::int32_t kPretend = std::numeric_limits<std::int32_t>::min();
 
 enum class SiteKind : std::uint32_t { kPoint = 0, kFault = 1, kStep = 2, kNote = 3 };
 
@@ -45,7 +50,7 @@ struct HookTable {
   std::uint32_t version;
   // Reports that `site` was reached with `key`; returns when the thread may go on.
   void (*point)(Site* site, std::int64_t key);
-  // The same; returns the code to fail with, 0 to go on.
+  // The same; returns the code to fail with, 0 to go on, or kPretend.
   std::int32_t (*fault)(Site* site, std::int64_t key);
   // The same; returns 1 to carry the protection out, 0 to leave it out.
   std::int32_t (*step)(Site* site, std::int64_t key);
@@ -122,7 +127,7 @@ inline void point(std::int64_t key = 0) {
     hooks->point(site, key);
 }
 
-// 0: go on with the real call. Otherwise the code that the call must fail with, without being made.
+// 0: go on with the real call. Otherwise it must not be made: kPretend, or the code to fail with.
 template <hook_detail::Name kName>
 inline std::int32_t fault(std::int64_t key = 0) {
   Site* site = &hook_detail::Registered<kName, SiteKind::kFault>::link.site;
@@ -163,6 +168,20 @@ inline void note(std::int64_t key = 0, std::int64_t value = 0, const char* text 
 }
 
 #endif  // KV_NO_HOOKS
+
+// Makes the call, which answers 0 or why it failed, unless a drill gives its answer instead: a code
+// to fail with, or success. Reports its end, and returns its answer.
+template <hook_detail::Name kName, typename Call>
+inline std::int32_t attempt(std::int64_t key, const Call& call) {
+  std::int32_t result = fault<kName>(key);
+  if (result == 0) {
+    result = call();
+  } else if (result == kPretend) {
+    result = 0;
+  }
+  fault_done<kName>(key, result);
+  return result;
+}
 
 }  // namespace kv
 

@@ -92,6 +92,25 @@ TEST_F(Hooks, AnOrderedFaultGivesItsCodeAndASkippedStepSaysSo) {
   EXPECT_EQ(fault<"hook_test.fault">(), 0);
 }
 
+TEST_F(Hooks, AnAttemptMakesTheCallUnlessItIsToldItsAnswer) {
+  int made = 0;
+  const auto call = [&made] { return ++made * 10; };
+  EXPECT_EQ(attempt<"hook_test.fault">(1, call), 10);
+  TestHooks hooks;
+  EXPECT_EQ(attempt<"hook_test.fault">(2, call), 20);
+  hooks.fail("hook_test.fault", 700);
+  EXPECT_EQ(attempt<"hook_test.fault">(3, call), 700);
+  hooks.fail("hook_test.fault", kPretend);
+  EXPECT_EQ(attempt<"hook_test.fault">(4, call), 0);
+  EXPECT_EQ(made, 2);
+  using Seen = TestHooks::Seen;
+  EXPECT_THAT(
+      hooks.seen(),
+      ElementsAre(Seen{"hook_test.fault", 2, 0, ""}, Seen{"hook_test.fault.done", 2, 20, ""},
+                  Seen{"hook_test.fault", 3, 0, ""}, Seen{"hook_test.fault.done", 3, 700, ""},
+                  Seen{"hook_test.fault", 4, 0, ""}, Seen{"hook_test.fault.done", 4, 0, ""}));
+}
+
 TEST_F(Hooks, TakenAwayTheTableIsNotCalledAnyMore) {
   { const TestHooks hooks; }
   ASSERT_EQ(hook_detail::armed(), nullptr);

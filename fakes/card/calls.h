@@ -1,5 +1,5 @@
 // Every exported call is a named moment of the drill: "driver.cuMemMap", a fault whose injected
-// code the call answers. The names carry no version suffix. The moment lies before everything else
+// code the call answers (or success, without being made). The names carry no version suffix. The moment lies before everything else
 // in the call, outside every lock of the card.
 //
 // Threads: any. Ownership: static.
@@ -57,8 +57,9 @@ inline std::int64_t key_of(const volatile void* pointer) {
 template <typename Body>
 CUresult call_any_time(Call call, std::int64_t key, Body body) {
   kvdrill_site* site = site_of(call);
-  auto result = static_cast<CUresult>(kvdrill_fault(site, key));
-  if (result == CUDA_SUCCESS) {
+  const std::int32_t injected = kvdrill_fault(site, key);
+  auto result = static_cast<CUresult>(injected == KVDRILL_PRETEND ? CUDA_SUCCESS : injected);
+  if (injected == 0) {
     try {
       result = body();
     } catch (const std::bad_alloc&) {

@@ -20,6 +20,8 @@ static_assert(static_cast<std::uint32_t>(SiteKind::kFault) == KVDRILL_FAULT);
 static_assert(static_cast<std::uint32_t>(SiteKind::kStep) == KVDRILL_STEP);
 static_assert(static_cast<std::uint32_t>(SiteKind::kNote) == KVDRILL_NOTE);
 
+static_assert(kPretend == KVDRILL_PRETEND);
+
 static_assert(kHookVersion == KVDRILL_CONTRACT_VERSION);
 static_assert(sizeof(HookTable) == sizeof(kvdrill_hooks));
 static_assert(offsetof(HookTable, version) == offsetof(kvdrill_hooks, version));

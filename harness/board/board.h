@@ -70,7 +70,7 @@ struct ProcessInfo {
   std::vector<ThreadInfo> threads;
 };
 
-enum class Action : std::uint32_t { kHold, kFail, kSkip, kCrash, kFreeze, kRun };
+enum class Action : std::uint32_t { kHold, kFail, kSkip, kCrash, kFreeze, kRun, kPretend };
 
 // The note of a process that reached a site which it had not listed; text is the site's name.
 inline constexpr std::string_view kUnlistedNote = "kvdrill.unlisted";

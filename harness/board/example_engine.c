@@ -25,8 +25,9 @@ static void* serve(void* unused) {
     ssize_t n = read(peer, bytes, sizeof bytes);
     if (n <= 0) continue;
     kvdrill_point(&received, n); /* a drill may hold the thread here, crash it, ... */
-    int error = kvdrill_fault(&send_fault, n); /* ... or make this fail */
+    int error = kvdrill_fault(&send_fault, n); /* ... or make this fail, or pretend */
     if (error == 0 && write(peer, bytes, (size_t)n) != n) error = -1;
+    if (error == KVDRILL_PRETEND) error = 0;
     kvdrill_done(&send_fault, n, error);
   }
   return unused;

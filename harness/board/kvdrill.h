@@ -47,7 +47,9 @@ typedef struct kvdrill_site {
 
 /* Reports that `site` was reached with `key`; returns when the thread may go on. */
 void kvdrill_point(kvdrill_site* site, int64_t key);
-/* The same; returns the code to fail with, 0 to go on. */
+/* The same; returns the code to fail with, 0 to go on, or KVDRILL_PRETEND: report success (to
+ * kvdrill_done() too) without making the call. */
+#define KVDRILL_PRETEND INT32_MIN
 int32_t kvdrill_fault(kvdrill_site* site, int64_t key);
 /* The same; returns 1 to carry the protection out, 0 to leave it out. */
 int32_t kvdrill_step(kvdrill_site* site, int64_t key);

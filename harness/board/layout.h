@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kBoardVersion = 2;                    // of this 
 inline constexpr std::uint32_t kMaxNames = 2048;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMailboxSlots = 16;
-inline constexpr std::uint32_t kActions = 6;            // of board.h's Action
+inline constexpr std::uint32_t kActions = 7;            // of board.h's Action
 inline constexpr std::uint32_t kMaxNote = 4000;         // bytes kept of a note or a log line
 inline constexpr std::uint32_t kMaxAnswer = 64 * 1024;  // bytes kept of an answer or arguments
 

@@ -28,6 +28,7 @@ bool closed(const OrderSlot& order) {
 bool can_act(const OrderSlot& order, const Reached& at) {
   switch (static_cast<Action>(order.action)) {
     case Action::kFail:
+    case Action::kPretend:
       return at.role == KVDRILL_FAULT;
     case Action::kSkip:
       return at.role == KVDRILL_STEP;
@@ -105,6 +106,9 @@ class Obedience {
       case Action::kFail:
         outcome.code = static_cast<std::int32_t>(order.code);
         break;
+      case Action::kPretend:
+        outcome.code = KVDRILL_PRETEND;
+        break;
       case Action::kSkip:
         outcome.skip = true;
         break;
@@ -181,9 +185,10 @@ Claims claim_orders(const View& view, const ThreadState& thread, const Reached& 
     // The command may reach the point that runs it: commands are not run within each other.
     if (action == Action::kRun && thread.running) continue;
     // One failure or one omission is all that a hit can have; a further order keeps its turn.
-    if ((action == Action::kFail && fails) || (action == Action::kSkip && skips)) continue;
+    const bool answers = action == Action::kFail || action == Action::kPretend;
+    if ((answers && fails) || (action == Action::kSkip && skips)) continue;
     if (!claim_act(order)) continue;
-    fails = fails || action == Action::kFail;
+    fails = fails || answers;
     skips = skips || action == Action::kSkip;
     claims.orders[claims.count++] = i;
   }

@@ -154,6 +154,18 @@ TEST_F(OrdersTest, AFaultCannotBeSkipped) {
   EXPECT_EQ(drill_.board.state(skip).acted, 0u) << "it cannot act there, so it did not";
 }
 
+TEST_F(OrdersTest, AFaultPretendsAndTakesTurnsWithFailures) {
+  drill_.board.give({.action = Action::kPretend, .site = "test.fault", .first_hit = 2});
+  drill_.board.give(
+      {.action = Action::kFail, .site = "test.fault", .first_hit = 2, .times = 2, .code = 7});
+  drill_.board.give({.action = Action::kPretend, .site = "test.step"});
+  drill_.reap(run([] {
+    five_faults();
+    note_answer(6, kvdrill_step(&step, 0));
+  }));
+  EXPECT_EQ(noted(), (Answers{0, KVDRILL_PRETEND, 7, 0, 0, 1}));
+  EXPECT_EQ(drill_.wait_for(EventKind::kActed).text, "pretend");
+}
 TEST_F(OrdersTest, AStepIsSkippedAndCannotFail) {
   const auto failing = drill_.board.give({.action = Action::kFail, .site = "test.step", .code = 7});
   drill_.board.give({.action = Action::kSkip, .site = "test.step"});

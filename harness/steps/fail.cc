@@ -14,7 +14,8 @@ std::int64_t read_code(StepReader& reader) {
                                            "errno value");
   if (code == nullptr) return 0;
   if (code->is(Node::Kind::kInteger)) {
-    const auto number = reader.fields.integer("code", std::numeric_limits<std::int32_t>::min(),
+    // The least of all means another thing to the engine: KVDRILL_PRETEND.
+    const auto number = reader.fields.integer("code", -std::numeric_limits<std::int32_t>::max(),
                                               std::numeric_limits<std::int32_t>::max());
     if (number && *number == 0) {
       reader.faults.add(*code, "code = 0, which is no failure, expected another number");
@@ -35,13 +36,7 @@ std::int64_t read_code(StepReader& reader) {
 
 Deeds read_fail(StepReader& reader) {
   GiveStep step = order_at(reader, "fail", Action::kFail, Use::kFail, "fail");
-  if (const auto from = reader.fields.integer("from", 1, INT64_MAX)) {
-    if (step.order.at.hit) {
-      reader.faults.add(*reader.fields.find("from"),
-                        "from and hit mean the same, expected one of them");
-    }
-    step.order.at.hit = static_cast<std::uint64_t>(*from);
-  }
+  read_from(reader, step);
   step.order.code = read_code(reader);
   step.order.times = read_times(reader, 1);
   return finished_order(reader, step);

@@ -9,15 +9,16 @@ std::string GiveStep::text() const {
   const std::string at = moment(order.at);
   // Without `as` the address is the name.
   const std::string as = order.as.starts_with(order.at.site) ? "" : " as " + order.as;
+  const std::string often = order.times == 1         ? ""
+                            : order.times == kAlways ? ", always"
+                                                     : fmt::format(", {} times", order.times);
   switch (order.action) {
     case Action::kHold:
       return fmt::format("hold {}{}", at, as);
-    case Action::kFail: {
-      const std::string often = order.times == 1         ? ""
-                                : order.times == kAlways ? ", always"
-                                                         : fmt::format(", {} times", order.times);
+    case Action::kFail:
       return fmt::format("fail {} with {}{}", at, order.code, often);
-    }
+    case Action::kPretend:
+      return fmt::format("pretend {}{}", at, often);
     case Action::kSkip:
       return "skip " + at;
     case Action::kCrash:
@@ -80,6 +81,16 @@ std::uint64_t read_times(StepReader& reader, std::uint64_t otherwise) {
   }
   return static_cast<std::uint64_t>(
       reader.fields.integer("times", 1, INT64_MAX).value_or(static_cast<std::int64_t>(otherwise)));
+}
+
+void read_from(StepReader& reader, GiveStep& step) {
+  const auto from = reader.fields.integer("from", 1, INT64_MAX);
+  if (!from) return;
+  if (step.order.at.hit) {
+    reader.faults.add(*reader.fields.find("from"),
+                      "from and hit mean the same, expected one of them");
+  }
+  step.order.at.hit = static_cast<std::uint64_t>(*from);
 }
 
 Deeds finished_order(StepReader& reader, GiveStep step) {

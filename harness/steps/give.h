@@ -1,4 +1,4 @@
-// What the orders have in common: hold, fail, skip, crash, freeze, run. Each is given to the
+// What the orders have in common: hold, fail, pretend, skip, crash, freeze, run. Each is given to the
 // engine at once and acts when a thread comes to its moment.
 //
 // Threads, ownership: values.
@@ -29,6 +29,8 @@ GiveStep order_at(StepReader& reader, const char* word, Action action, Use use,
                   const std::string& key);
 // `times`: a number from 1 on, or "always".
 std::uint64_t read_times(StepReader& reader, std::uint64_t otherwise);
+// `from`: the first of a thread's hits that it acts on, another word for `hit`.
+void read_from(StepReader& reader, GiveStep& step);
 // What all orders share, after what is their own.
 Deeds finished_order(StepReader& reader, GiveStep step);
 

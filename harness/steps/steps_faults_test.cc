@@ -18,7 +18,7 @@ TEST_P(StepsWithFaults, AreRefusedWithTheirPlaceAndWhatWasExpected) {
 const BadInput kStep[] = {
     {"AnUnknownStep",
      only(R"({strat = "worker"},)"),
-     {R"(7:2: unknown step "strat", expected one of 24 (nearest: start))"}},
+     {R"(7:2: unknown step "strat", expected one of 25 (nearest: start))"}},
     {"AStepWithoutADeed",
      only(R"({id = "x"},)"),
      {"7:1: a step without a deed, expected one of start, client, wait, hold, release, fail, skip, "
@@ -117,9 +117,11 @@ const BadInput kProcessStep[] = {
      started(R"({call = "shutdown", args = 3},)"),
      {"8:28: args = 3, expected a table"}},
     {"AnArgumentThatCannotBeSent",
-     started(R"({call = "map", args = {at = 1.5}},)"),
-     {"8:29: a number with a point cannot be sent, expected true or false, a whole number, a text, "
-      "a list or a table"}},
+     started(R"({call = "map", args = {at = 2026-01-02}},)"),
+     {"8:29: a date cannot be sent, expected true or false, a number, a text, a list or a table"}},
+    {"AnArgumentThatIsNoNumber",
+     started(R"({call = "map", args = {at = nan}},)"),
+     {"8:29: nan cannot be sent, expected a number that JSON has too"}},
     {"AValueThatIsNoText",
      started(R"({call = "shutdown"},
 {returns = "shutdown", value = 3},)"),

@@ -13,6 +13,7 @@
   STEP(hold, "lets a thread stand at a moment, until its release")                                \
   STEP(release, "lets go what a hold or a freeze holds")                                          \
   STEP(fail, "lets a call of the engine fail with a code")                                        \
+  STEP(pretend, "lets a call of the engine report success without being made")                    \
   STEP(skip, "leaves a protection out")                                                           \
   STEP(crash, "lets the process die at a moment")                                                 \
   STEP(freeze, "stops the whole process at a moment, until its release")                          \

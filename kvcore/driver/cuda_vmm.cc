@@ -47,11 +47,7 @@ cuda::AllocationProp page_prop(cuda::Device device, bool exportable) {
 // One call of the driver as a fault point: its answer, or the one that a drill gave instead.
 template <hook_detail::Name kName, typename Call>
 cuda::Result faulty(std::uint64_t key, const Call& call) {
-  const auto signed_key = static_cast<std::int64_t>(key);
-  cuda::Result result = fault<kName>(signed_key);
-  if (result == cuda::kSuccess) result = call();
-  fault_done<kName>(signed_key, result);
-  return result;
+  return attempt<kName>(static_cast<std::int64_t>(key), call);
 }
 
 std::uint64_t raw(MemHandle handle) {

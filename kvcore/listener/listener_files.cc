@@ -229,11 +229,9 @@ Status SocketFile::unlink_own(const Turn& turn) {
     step_done<"listener.cleanup.own_socket">(generation, ours ? 1 : 0);
     if (!ours) return {};
   }
-  int failure = fault<"listener.unlink">(generation);
-  if (failure == 0 && ::unlinkat(innermost(), name_.c_str(), 0) != 0 && errno != ENOENT) {
-    failure = errno;
-  }
-  fault_done<"listener.unlink">(generation, failure);
+  const int failure = attempt<"listener.unlink">(generation, [&] {
+    return ::unlinkat(innermost(), name_.c_str(), 0) == 0 || errno == ENOENT ? 0 : errno;
+  });
   return failure == 0 ? Status() : Status::system("unlink", path_, failure);
 }
 
@@ -251,9 +249,9 @@ Result<bool> SocketFile::remove_directory(std::size_t depth, const Turn& turn) {
     step_done<"listener.cleanup.own_directory">(generation, ours ? 1 : 0);
     if (!ours) return false;
   }
-  int failure = fault<"listener.rmdir">(generation);
-  if (failure == 0 && ::unlinkat(above, directory.name.c_str(), AT_REMOVEDIR) != 0) failure = errno;
-  fault_done<"listener.rmdir">(generation, failure);
+  const int failure = attempt<"listener.rmdir">(generation, [&] {
+    return ::unlinkat(above, directory.name.c_str(), AT_REMOVEDIR) == 0 ? 0 : errno;
+  });
   if (failure == 0 || failure == ENOENT) return true;
   if (failure == ENOTEMPTY || failure == EEXIST)
     return false;  // another worker has something in it

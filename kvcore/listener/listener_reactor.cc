@@ -214,16 +214,14 @@ void Reactor::accept_client() {
 // A client, or none: nobody waits, or accepting is paused.
 UniqueFd Reactor::accept_one() {
   for (int i = 0; i < kAcceptTurn; ++i) {
-    int failure = fault<"listener.accept">(setup_.generation);
     UniqueFd client;
-    if (failure == 0) {
+    const int failure = attempt<"listener.accept">(setup_.generation, [&] {
       client.reset(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!client) failure = errno;
-    }
-    fault_done<"listener.accept">(setup_.generation, failure);
-    if (client) {
+      return client ? 0 : errno;
+    });
+    if (failure == 0) {
       starving_ = false;
-      return client;
+      return client;  // none, when the success was a drill's
     }
     if (failure == EINTR || failure == ECONNABORTED || failure == EPROTO) continue;
     if (failure == EAGAIN || failure == EWOULDBLOCK) break;
