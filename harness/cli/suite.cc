@@ -8,22 +8,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <utility>
 
+#include "harness/base/files.h"
+#include "harness/board/kvdrill.h"
+#include "harness/cli/engine.h"
+#include "harness/drill/run_folder.h"
+#include "harness/drill/supervisor_launch.h"
 #include "harness/process/card_ledger.h"
 #include "harness/process/describe.h"
-#include "harness/cli/engine.h"
 #include "harness/scenario/loader.h"
 #include "harness/scenario/names.h"
-#include "harness/drill/run_folder.h"
 #include "harness/scenario/step_reader.h"
-#include "harness/steps/table.h"
-#include "harness/drill/supervisor_launch.h"
 #include "harness/scenario/units.h"
+#include "harness/steps/table.h"
 
 namespace kv::drill {
 namespace {
@@ -101,6 +106,67 @@ tl::expected<Engine, SuiteError> describe_engine(const std::string& program) {
   return *std::move(engine);
 }
 
+// What `body` returns (and writes to the descriptor that it gets) in a process of its own, and how
+// that process ended.
+template <typename Body>
+std::pair<std::string, int> said_by_child(const Body& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {"cannot make a pipe", 0};
+  std::fflush(stdout);  // else the child's exit, or its own flush, would write it again
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[0]);
+    const std::string text = body(ends[1]);
+    ::_exit(write_all(ends[1], text) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string said(pid < 0 ? "cannot start a process" : "");
+  char chunk[4096];
+  for (ssize_t n = 1; pid > 0 && n != 0;) {
+    n = ::read(ends[0], chunk, sizeof chunk);
+    if (n > 0) said.append(chunk, static_cast<std::size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {std::move(said), status};
+}
+
+// The moments that a driver library makes known when it is loaded; a real one has none.
+Engine moments_of(const std::string& driver) {
+  const auto [text, status] = said_by_child([&driver](int out) {
+    void* library = ::dlopen(driver.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Only of a library that uses it, as the fake card does.
+    void* described = library == nullptr ? nullptr : ::dlsym(library, "kvdrill_described");
+    if (described == nullptr || ::dup2(out, STDOUT_FILENO) < 0) return std::string();
+    const char* const roles[] = {"driver", nullptr};
+    const kvdrill_engine itself{
+        KVDRILL_CONTRACT_VERSION, driver.c_str(), roles, nullptr, nullptr, nullptr, 0};
+    std::string words[] = {driver, "--describe"};
+    char* arguments[] = {words[0].data(), words[1].data(), nullptr};
+    reinterpret_cast<decltype(&kvdrill_described)>(described)(2, arguments, &itself);
+    return std::string();
+  });
+  return engine_from_json(driver, text).value_or(Engine());
+}
+
+// Adds the moments of a driver to those of the engine; returns the names that were not there.
+std::set<std::string> add_moments(const Engine& driver, Engine* engine) {
+  std::set<std::string> known;
+  std::set<std::string> added;
+  constexpr std::array kLists{&Engine::points, &Engine::faults, &Engine::steps, &Engine::notes};
+  for (const auto list : kLists) known.insert((engine->*list).begin(), (engine->*list).end());
+  for (const auto list : kLists) {
+    for (const std::string& name : driver.*list) {
+      if (known.insert(name).second) added.insert(name), (engine->*list).push_back(name);
+    }
+    std::sort((engine->*list).begin(), (engine->*list).end());
+  }
+  return added;
+}
+
 tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
   auto files = find_scenarios(line.paths);
   if (!files) return tl::unexpected(SuiteError{{to_string(files.error())}, 2});
@@ -144,6 +210,9 @@ tl::expected<Suite, SuiteError> open_suite(const CommandLine& line) {
                  : line.card == "cuda" ? std::string("libcuda.so.1")
                                        : (here / "card" / "libcuda.so.1").string();
   suite.fake_card = line.driver.empty() ? line.card == "fake" : is_fake_card(suite.driver);
+  add_moments(moments_of(suite.driver), &suite.engine);
+  suite.not_of_driver =
+      add_moments(moments_of((here / "card" / "libcuda.so.1").string()), &suite.engine);
   if (auto loaded = load_all(line, &suite); !loaded)
     return tl::unexpected(std::move(loaded.error()));
   return suite;
@@ -245,30 +314,13 @@ std::string own_folder() {
 }
 
 std::string why_not_loadable(const std::string& library) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return "cannot make a pipe";
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::close(ends[0]);
-    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) ::_exit(0);
-    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): one thread
-    const std::string_view text(why == nullptr ? "no reason given" : why);
-    ::_exit(::write(ends[1], text.data(), text.size()) > 0 ? 1 : 2);
-  }
-  ::close(ends[1]);
-  std::string why(pid < 0 ? "cannot start a process" : "");
-  char chunk[4096];
-  for (ssize_t n = 1; pid > 0 && n != 0;) {
-    n = ::read(ends[0], chunk, sizeof chunk);
-    if (n > 0) why.append(chunk, static_cast<std::size_t>(n));
-    if (n < 0 && errno != EINTR) break;
-  }
-  ::close(ends[0]);
-  int status = 0;
-  while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const auto [why, status] = said_by_child([&library](int) {
+    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return std::string();
+    const char* reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): one thread
+    return std::string(reason == nullptr ? "no reason given" : reason);
+  });
   if (why.empty() && WIFSIGNALED(status)) {
-    why = fmt::format("loading it ends in signal {}", WTERMSIG(status));
+    return fmt::format("loading it ends in signal {}", WTERMSIG(status));
   }
   return why;
 }
@@ -278,6 +330,13 @@ std::string reason_to_skip(const Suite& suite, const Drill& drill, const Proof* 
   if (!suite.fake_card &&
       (drill.devices != usual.devices || drill.device_bytes != usual.device_bytes)) {
     return "the file asks for a card of its own size or number, and a real one is as it is";
+  }
+  for (const std::string& moment : foretold(drill.steps).moments) {
+    const std::string name =
+        moment.ends_with(".done") ? moment.substr(0, moment.size() - 5) : moment;
+    if (!suite.not_of_driver.contains(name)) continue;
+    return fmt::format("the file names {}, a moment of the fake card, which this driver has not",
+                       name);
   }
   return reason_to_skip(drill, proof);
 }

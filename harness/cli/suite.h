@@ -21,6 +21,8 @@ struct Suite {
   Engine engine;
   std::string driver;  // the driver library for the engine
   bool fake_card = true;
+  // Moments that scenarios may name and this driver does not have: the fake card's.
+  std::set<std::string> not_of_driver = {};
   std::vector<Scenario> scenarios;
   std::uint64_t proofs = 0;  // of all files, chosen or not
 };

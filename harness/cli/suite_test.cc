@@ -42,5 +42,27 @@ TEST(ReasonToSkip, ACardOfItsOwnSizeIsOnlyTheFakeOne) {
   EXPECT_EQ(reason_to_skip(suite, drill, nullptr), "");
 }
 
+// A step that only speaks of a moment.
+struct Speaks {
+  std::string of;
+  std::string text() const { return of; }
+  void check(Flow&) const {}
+  void foretell(Ahead& ahead) const { ahead.moments.insert(of); }
+  Outcome carry_out(Executor&) const { return {}; }
+};
+
+TEST(ReasonToSkip, AMomentThatTheDriverHasNotIsNamed) {
+  Suite suite;
+  suite.not_of_driver = {"driver.cuMemMap"};
+  Drill drill;
+  drill.steps.emplace_back().deed = Speaks{"vmm.map"};
+  EXPECT_EQ(reason_to_skip(suite, drill, nullptr), "");
+  drill.steps.front().body.emplace_back().deed = Speaks{"driver.cuMemMap.done"};
+  EXPECT_EQ(reason_to_skip(suite, drill, nullptr),
+            "the file names driver.cuMemMap, a moment of the fake card, which this driver has not");
+  suite.not_of_driver = {};
+  EXPECT_EQ(reason_to_skip(suite, drill, nullptr), "");
+}
+
 }  // namespace
 }  // namespace kv::drill

@@ -60,6 +60,7 @@ struct Ahead {
   std::vector<End> ends;  // how processes end, where a step says it, in the order of the steps
   std::vector<AllowedLog> logs;
   std::set<std::string> shut_down;  // processes in which shutdown is called; empty: in any
+  std::set<std::string> moments;    // names that steps speak of, with ".done" where they do
   bool no_room = false;             // some call is made to fail for want of room
 };
 

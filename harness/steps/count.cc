@@ -16,6 +16,7 @@ struct CountStep {
     return text;
   }
   bool only_looks() const { return true; }
+  void foretell(Ahead& ahead) const { ahead.moments.insert(of.site); }
 
   void check(Flow& flow) const {
     if (!of.process.empty()) flow.was_started(of.process, flow.key_or("in", "count"));

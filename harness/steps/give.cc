@@ -32,6 +32,7 @@ std::string GiveStep::text() const {
 }
 
 void GiveStep::foretell(Ahead& ahead) const {
+  ahead.moments.insert(order.at.site);
   if (order.action == Action::kRun && order.command == kShutdownCommand) {
     ahead.shut_down.insert(order.at.process);
   }

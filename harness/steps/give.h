@@ -1,5 +1,5 @@
-// What the orders have in common: hold, fail, pretend, skip, crash, freeze, run. Each is given to the
-// engine at once and acts when a thread comes to its moment.
+// What the orders have in common: hold, fail, pretend, skip, crash, freeze, run. Each is given to
+// the engine at once and acts when a thread comes to its moment.
 //
 // Threads, ownership: values.
 #ifndef HARNESS_STEPS_GIVE_H_

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/steps/parts.h"
 #include "harness/scenario/units.h"
+#include "harness/steps/parts.h"
 
 namespace kv::drill {
 namespace {
@@ -27,6 +27,9 @@ struct OrderStep {
     return text;
   }
   bool only_looks() const { return true; }
+  void foretell(Ahead& ahead) const {
+    for (const Address& address : addresses) ahead.moments.insert(address.site);
+  }
 
   void check(Flow& flow) const {
     for (const Address& address : addresses) {

@@ -113,7 +113,8 @@ struct StartStep {
                             return fmt::format("{} ended by {} before it was ready",
                                                instance.name(), to_string(*instance.end));
                           });
-    if (outcome.how == Outcome::How::kHung) outcome.why = never_ready(instance) + ": " + outcome.why;
+    if (outcome.how == Outcome::How::kHung)
+      outcome.why = never_ready(instance) + ": " + outcome.why;
     return outcome;
   }
 };

@@ -11,6 +11,7 @@ struct WaitStep {
   std::string text() const {
     return fmt::format("wait {}{}", moment(at), again ? ", once more" : "");
   }
+  void foretell(Ahead& ahead) const { ahead.moments.insert(at.site); }
   void check(Flow& flow) const { flow.alive(at.process, "wait"); }
 
   Outcome carry_out(Executor& executor) const {
