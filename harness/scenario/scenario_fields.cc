@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/scenario/names.h"
 #include "harness/scenario/units.h"
@@ -90,6 +91,11 @@ Value read_value(const Node& value, Faults& faults) {
       return Value(value.boolean);
     case Node::Kind::kInteger:
       return Value(value.integer);
+    case Node::Kind::kReal:
+      if (std::isfinite(value.real)) return Value(value.real);
+      faults.add(value,
+                 fmt::format("{} cannot be sent, expected a number that JSON has too", value.text));
+      return Value();
     case Node::Kind::kText:
       return Value(value.text);
     case Node::Kind::kList: {
@@ -105,8 +111,8 @@ Value read_value(const Node& value, Faults& faults) {
       return Value(std::move(fields));
     }
     default:
-      faults.add(value, fmt::format("{} cannot be sent, expected true or false, a whole number, a "
-                                    "text, a list or a table",
+      faults.add(value, fmt::format("{} cannot be sent, expected true or false, a number, a text, "
+                                    "a list or a table",
                                     kind_name(value.kind)));
       return Value();
   }

@@ -72,7 +72,8 @@ class Converter {
         break;
       case toml::node_type::floating_point:
         to.kind = Node::Kind::kReal;
-        to.text = fmt::format("{}", from.as_floating_point()->get());
+        to.real = from.as_floating_point()->get();
+        to.text = fmt::format("{}", to.real);
         break;
       case toml::node_type::array:
         to.kind = Node::Kind::kList;

@@ -30,6 +30,7 @@ struct Node {
   Place place;
   bool boolean = false;
   std::int64_t integer = 0;
+  double real = 0;
   std::string text;  // kText; kReal and kDate: as people would write it
   std::vector<Node> list;
   std::vector<Entry> table;  // in the order written

@@ -17,16 +17,17 @@
 namespace kv::drill {
 
 // What a request, a reply or a command's arguments can hold: none, a truth value, a 64-bit integer,
-// a text (UTF-8), a list, or a dictionary with text keys in the order given.
+// a number with a point, a text (UTF-8), a list, or a dictionary with text keys in the order given.
 struct Value {
   using List = std::vector<Value>;
   using Dict = std::vector<std::pair<std::string, Value>>;
-  std::variant<std::monostate, bool, std::int64_t, std::string, List, Dict> data;
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Dict> data;
 
   Value() = default;
   Value(bool v) : data(v) {}                      // NOLINT
   Value(std::int64_t v) : data(v) {}              // NOLINT
   Value(int v) : data(std::int64_t{v}) {}         // NOLINT
+  Value(double v) : data(v) {}                    // NOLINT
   Value(std::string v) : data(std::move(v)) {}    // NOLINT
   Value(const char* v) : data(std::string(v)) {}  // NOLINT
   Value(List v) : data(std::move(v)) {}           // NOLINT
@@ -44,10 +45,9 @@ struct Value {
 };
 
 // {"status": "success", "created": true}, on one line: for people, and for arguments of commands.
-// Bytes of a text that are not UTF-8 become U+FFFD.
+// Bytes of a text that are not UTF-8 become U+FFFD; what is no number, or endless, becomes null.
 std::string to_json(const Value& value);
-// JSON text (objects, lists, strings, integers, true, false, null) to a Value; why not, otherwise.
-// Fractions, integers beyond 64 bits, doubled keys and more than 64 levels are refused.
+// JSON text to a Value; why not, otherwise. Integers beyond 64 bits, doubled keys and more than 64 levels are refused.
 tl::expected<Value, std::string> from_json(std::string_view text);
 
 // Protocol 4, byte for byte as CPython's pickle.dumps(value, protocol=4) for values of these kinds.

@@ -1,5 +1,5 @@
 // JSON text of a Value, both ways. The reader is nlohmann's event parser, so that a text can be
-// refused (fractions, doubled keys, depth) before a tree of it exists.
+// refused (doubled keys, depth) before a tree of it exists.
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -67,6 +67,8 @@ void write(const Value& value, std::string* out) {
     out->append(*truth ? "true" : "false");
   } else if (const auto* number = std::get_if<std::int64_t>(&value.data)) {
     out->append(std::to_string(*number));
+  } else if (const auto* real = std::get_if<double>(&value.data)) {
+    out->append(nlohmann::json(*real).dump());  // as short as reads back the same, with its point
   } else if (const auto* text = std::get_if<std::string>(&value.data)) {
     write_text(*text, out);
   } else if (const auto* list = std::get_if<Value::List>(&value.data)) {
@@ -102,7 +104,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     }
     return add(Value(static_cast<std::int64_t>(value)));
   }
-  bool number_float(number_float_t, const string_t& text) override {
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (text.find_first_of(".eE") != std::string::npos) return add(Value(value));
     return refuse(text + " is not an integer of 64 bits");
   }
   bool string(string_t& text) override { return add(Value(std::move(text))); }

@@ -3,6 +3,7 @@
 // and memo. What CPython finds in its memo depends on object identity; here two texts are one
 // object when CPython cannot help sharing them: the empty text and texts of one Latin-1 character,
 // and equal keys, as its JSON reader and its compiler intern them.
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -69,6 +70,8 @@ class Pickler {
       put(*truth ? kNewTrue : kNewFalse);
     } else if (const auto* number = std::get_if<std::int64_t>(&value.data)) {
       save_number(*number);
+    } else if (const auto* real = std::get_if<double>(&value.data)) {
+      put(kBinFloat, __builtin_bswap64(std::bit_cast<std::uint64_t>(*real)), 8);
     } else if (const auto* text = std::get_if<std::string>(&value.data)) {
       save_text(*text, false);
     } else if (const auto* list = std::get_if<Value::List>(&value.data)) {

@@ -8,6 +8,7 @@ namespace kv::drill {
 enum PickleOp : unsigned char {
   kMark = '(',
   kStop = '.',
+  kBinFloat = 'G',
   kBinInt = 'J',
   kBinInt1 = 'K',
   kBinInt2 = 'M',

@@ -1,6 +1,7 @@
 // Reads Python's pickle, for the few kinds that the worker protocol holds. Nodes are built first
 // and values last: a pickle can refer to an object again, so a short text can stand for an endless
 // value or one of astronomic size. Both are found when the values are made, by depth and by count.
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -188,6 +189,8 @@ class Unpickler {
         return push(Value(true));
       case kNewFalse:
         return push(Value(false));
+      case kBinFloat:
+        return push(Value(std::bit_cast<double>(__builtin_bswap64(number(8)))));
       case kBinInt:
         return push(Value(std::int64_t{static_cast<std::int32_t>(number(4))}));
       case kBinInt1:

@@ -169,6 +169,8 @@ class Decoder {
         return need(1) && push_long(byte());
       case kFrame:
         return need(8) && begin_frame(little_endian(8));
+      case kBinFloat:
+        return fail(at_, "a number with a point; expected an integer");
       default:
         break;
     }

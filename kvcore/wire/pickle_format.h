@@ -14,6 +14,7 @@ namespace kv::pickle {
 enum Op : unsigned char {
   kMark = '(',
   kStop = '.',
+  kBinFloat = 'G',  // refused by name
   kBinInt = 'J',
   kBinInt1 = 'K',
   kBinInt2 = 'M',

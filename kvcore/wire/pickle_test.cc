@@ -181,6 +181,7 @@ TEST(PickleDecode, SaysAtWhichByteAndWhat) {
   expect_refused("{}", "byte 0", "expected a protocol opcode");
   expect_refused("\x80\x06}.", "byte 1", "protocol 6; expected 2 to 5");
   expect_refused(body("cos\nsystem\n."), "byte 2", "opcode 0x63");
+  expect_refused(body("G????????."), "byte 2", "a number with a point; expected an integer");
   expect_refused(body("}.junk"), "byte 4", "4 bytes follow");
   expect_refused(body("."), "byte 2", "0 values at the end");
   expect_refused(body("}}."), "byte 4", "2 values at the end");
