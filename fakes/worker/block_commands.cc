@@ -28,7 +28,7 @@ void announce(const char* what, std::int64_t group, const std::string& path) {
 
 template <typename Use>
 void with_cache(const Call& call, const Use& use) {
-  call.answer(call.worker.blocks->with(call.integer("group", 0),
+  call.answer(call.worker.blocks->with(call.group(),
                                        [&use](KvCache& cache) -> Status { return use(cache); }));
 }
 
@@ -44,20 +44,20 @@ std::int64_t pages_of(const Options& options) {
 void make_cache(const Call& call) {
   const Options& options = call.worker.options;
   KvCacheSpec spec;
-  spec.group = call.integer("group", 0);
-  spec.page_bytes = static_cast<std::size_t>(call.integer("page_bytes", 0));
-  spec.block_bytes = static_cast<std::size_t>(call.integer("block_bytes", 512 << 10));
-  spec.null_block = call.arguments.value("null_block", false);
-  spec.pages.pages = call.integer("pages", pages_of(options));
-  spec.pages.low = call.integer("low", 0);
-  spec.pages.high = call.integer("high", spec.pages.low);
-  spec.pages.keeper = call.arguments.value("keeper", false);
-  spec.pages.wait_limit = Nanos(call.integer("wait_limit", spec.pages.wait_limit.count()));
-  if (call.arguments.value("record", false)) spec.record = record_path(call, spec.group);
-  if (call.arguments.contains("budget")) {
-    spec.budget = options.segment_root + "/" + call.arguments.at("budget").get<std::string>();
-    spec.budget_bytes = call.integer("budget_bytes");
-    spec.removes_budget = call.arguments.value("removes_budget", false);
+  spec.group = call.group();
+  spec.page_bytes = static_cast<std::size_t>(call.number("page_bytes", 0));
+  spec.block_bytes = static_cast<std::size_t>(call.number("block_bytes", 512 << 10));
+  spec.null_block = call.truth("null_block");
+  spec.pages.pages = call.number("pages", pages_of(options));
+  spec.pages.low = call.number("low", 0);
+  spec.pages.high = call.number("high", spec.pages.low);
+  spec.pages.keeper = call.truth("keeper");
+  spec.pages.wait_limit = Nanos(call.number("wait_limit", spec.pages.wait_limit.count()));
+  if (call.truth("record")) spec.record = record_path(call, spec.group);
+  if (const std::string name = call.text("budget"); !name.empty()) {
+    spec.budget = options.segment_root + "/" + name;
+    spec.budget_bytes = call.number("budget_bytes", 0);
+    spec.removes_budget = call.truth("removes_budget");
   }
   const std::string record = spec.record, budget = spec.budget;
   const std::int64_t group = spec.group;
@@ -69,27 +69,27 @@ void make_cache(const Call& call) {
 
 void close_cache(const Call& call) {
   Status why;
-  call.answer(stop_result_name(call.worker.blocks->close(call.integer("group", 0), &why)));
+  call.answer(stop_result_name(call.worker.blocks->close(call.group(), &why)));
 }
 
 // ---- blocks
 
 void alloc(const Call& call) {
   with_cache(call, [&call](KvCache& cache) -> Status {
-    KV_ASSIGN_OR_RETURN(const auto blocks, cache.blocks->alloc(call.integer("n")));
+    KV_ASSIGN_OR_RETURN(const auto blocks, cache.blocks->alloc(call.number("n")));
     call.answer(blocks ? Json(*blocks).dump() : "miss");
     return {};
   });
 }
 
 void free_blocks(const Call& call) {
-  const auto blocks = call.arguments.at("blocks").get<std::vector<std::int64_t>>();
+  const auto blocks = call.numbers("blocks");
   with_cache(call, [&blocks](KvCache& cache) { return cache.blocks->free(blocks); });
 }
 
 void reserve(const Call& call) {
   with_cache(call, [&call](KvCache& cache) -> Status {
-    KV_ASSIGN_OR_RETURN(const bool reserved, cache.blocks->reserve(call.integer("n")));
+    KV_ASSIGN_OR_RETURN(const bool reserved, cache.blocks->reserve(call.number("n")));
     call.answer(reserved ? "ok" : "miss");
     return {};
   });
@@ -118,8 +118,8 @@ void trim(const Call& call) {
 
 void set_limit(const Call& call) {
   with_cache(call, [&call](KvCache& cache) -> Status {
-    const auto revision = static_cast<std::uint64_t>(call.integer("revision"));
-    call.answer(limit_result_name(cache.pages->set_limit(call.integer("pages"), revision)));
+    const auto revision = static_cast<std::uint64_t>(call.number("revision"));
+    call.answer(limit_result_name(cache.pages->set_limit(call.number("pages"), revision)));
     return {};
   });
 }
@@ -163,15 +163,15 @@ void cache_counts(const Call& call) {
 // ---- an outside tool
 
 void request_limit(const Call& call) {
-  auto reader = MemInfoReader::open(record_path(call, call.integer("group", 0)));
+  auto reader = MemInfoReader::open(record_path(call, call.group()));
   if (!reader.ok()) return call.answer(reader.status());
-  const auto revision = reader->request_limit(call.integer("bytes"));
+  const auto revision = reader->request_limit(call.number("bytes"));
   if (!revision.ok()) return call.answer(revision.status());
   call.answer(std::to_string(*revision));
 }
 
 void read_record(const Call& call) {
-  const auto reader = MemInfoReader::open(record_path(call, call.integer("group", 0)));
+  const auto reader = MemInfoReader::open(record_path(call, call.group()));
   if (!reader.ok()) return call.answer(reader.status());
   const auto info = reader->read();
   if (!info.ok()) return call.answer(info.status());

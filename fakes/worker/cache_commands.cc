@@ -46,8 +46,8 @@ std::string outcome(const Result<Message>& reply) {
 // ---- producer
 
 void build_cache(const Call& call) {
-  const auto bytes = static_cast<std::size_t>(call.integer("bytes", kCacheBytes));
-  const auto readers = call.arguments.value("shared", false) ? CacheTransfer::Readers::kOthers
+  const auto bytes = static_cast<std::size_t>(call.number("bytes", kCacheBytes));
+  const auto readers = call.truth("shared") ? CacheTransfer::Readers::kOthers
                                                              : CacheTransfer::Readers::kOwnWorker;
   const auto cache = call.worker.caches->transfer().build(bytes, readers);
   if (!cache.ok()) return call.answer(cache.status());
@@ -55,14 +55,14 @@ void build_cache(const Call& call) {
 }
 
 void stamp_cache(const Call& call) {
-  const auto cache = call.worker.caches->transfer().find(call.integer("cache"));
+  const auto cache = call.worker.caches->transfer().find(call.number("cache"));
   if (!cache.ok()) return call.answer(cache.status());
   call.answer(
-      write_stamps(call.runtime.vmm(), cache->address, cache->bytes, call.integer("value")));
+      write_stamps(call.runtime.vmm(), cache->address, cache->bytes, call.number("value")));
 }
 
 void drop_cache(const Call& call) {
-  call.answer(stop_result_name(call.worker.caches->transfer().drop(call.integer("cache"))));
+  call.answer(stop_result_name(call.worker.caches->transfer().drop(call.number("cache"))));
 }
 
 // The numbers go up by one from 1.
@@ -78,28 +78,28 @@ void drop_caches(const Call& call) {
 }
 
 void cache_leases(const Call& call) {
-  call.answer(std::to_string(call.worker.caches->transfer().leases(call.integer("cache"))));
+  call.answer(std::to_string(call.worker.caches->transfer().leases(call.number("cache"))));
 }
 
 // ---- reader
 
 void open_cache(const Call& call) {
-  call.answer(call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) {
-    return reader.open(call.integer("cache")).status();
+  call.answer(call.worker.caches->with_reader(call.number("rank", 0), [&](CacheReader& reader) {
+    return reader.open(call.number("cache")).status();
   }));
 }
 
 void verify_cache(const Call& call) {
   call.answer(
-      call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) -> Status {
-        KV_ASSIGN_OR_RETURN(const CacheReader::View view, reader.view(call.integer("cache")));
-        return verify_stamps(call.runtime.vmm(), view.address, view.bytes, call.integer("value"));
+      call.worker.caches->with_reader(call.number("rank", 0), [&](CacheReader& reader) -> Status {
+        KV_ASSIGN_OR_RETURN(const CacheReader::View view, reader.view(call.number("cache")));
+        return verify_stamps(call.runtime.vmm(), view.address, view.bytes, call.number("value"));
       }));
 }
 
 void release_cache(const Call& call) {
-  call.answer(call.worker.caches->with_reader(call.integer("rank", 0), [&](CacheReader& reader) {
-    return reader.release(call.integer("cache"));
+  call.answer(call.worker.caches->with_reader(call.number("rank", 0), [&](CacheReader& reader) {
+    return reader.release(call.number("cache"));
   }));
 }
 
@@ -109,6 +109,9 @@ void broadcast(const Call& call) {
   const RuntimeConfig& config = call.worker.options.runtime;
   std::vector<Peer> peers;
   for (const Json& entry : call.arguments.at("peers")) {
+    const std::string wrong = entry.is_object() ? wrong_arguments(entry, "rank, stage?")
+                                                : "expected tables {rank, stage?}";
+    if (!wrong.empty()) throw std::runtime_error("peers: " + wrong);
     Peer peer;
     peer.rank = entry.at("rank").get<int>();
     peer.stage = entry.value("stage", 0);
@@ -118,7 +121,6 @@ void broadcast(const Call& call) {
     peers.push_back(std::move(peer));
   }
   const Value request = value_of(call.arguments.at("request"));
-  if (request.as_dict() == nullptr) throw std::runtime_error("request: expected an object");
   Client client(*call.worker.clock);
   Json outcomes = Json::array();
   for (const auto& reply : client.broadcast(peers, *request.as_dict())) {
