@@ -9,9 +9,11 @@
 #define HARNESS_DRILL_CLIENT_H_
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kv::drill {
@@ -22,6 +24,10 @@ class Client {
   ~Client();
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
+
+  // Called with a few words for all that passes between it and its peer, also while it is sent or
+  // received: "sends 4 of 87 bytes: {...}", "gets {...}", "is reset".
+  void tell_to(std::function<void(std::string_view)> tell) { tell_ = std::move(tell); }
 
   // Connects to a unix socket, at once: 0 or an errno value (ECONNREFUSED, ENOENT, EAGAIN when the
   // listener's queue is full, ENAMETOOLONG over 107 bytes, EISCONN when open already). A client can
@@ -53,10 +59,20 @@ class Client {
 
  private:
   int fd_ = -1;
+  void tell(std::string_view what) const {
+    if (tell_) tell_(what);
+  }
+  void take_in();
+  void tell_sending();
+  void tell_received(std::size_t fresh);
+
+  std::function<void(std::string_view)> tell_;
   std::string out_;
   std::size_t sent_ = 0, allowed_ = 0;
-  bool gated_ = false;  // bytes wait for release_rest()
+  std::size_t told_ = 0, message_ = 0;  // of out_: what tell_ knows of, where the last send() began
+  bool gated_ = false;                  // bytes wait for release_rest()
   std::string in_;
+  std::size_t in_told_ = 0;  // of in_: the whole frames that tell_ knows of
   bool ended_ = false, reset_ = false;
 };
 

@@ -10,13 +10,17 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "harness/process/leftovers.h"
 #include "harness/wire/wire.h"
 
 namespace kv::drill {
 namespace {
+
+using ::testing::ElementsAre;
 
 // The other side: a listening socket and the one connection that it accepts. Both block; whatever
 // a client has sent is there when its call has returned.
@@ -208,6 +212,39 @@ TEST_F(ClientTest, AClosedClientKeepsWhatItReceivedUntilItConnectsAgain) {
   EXPECT_EQ(client_.received(), "");
   EXPECT_EQ(client_.send("y", std::nullopt), 0);
   EXPECT_EQ(peer_reads(), "y") << "nothing of before";
+}
+
+TEST_F(ClientTest, TellsWhatPasses) {
+  std::vector<std::string> told;
+  client_.tell_to([&told](std::string_view what) { told.emplace_back(what); });
+  connect();
+  const std::string request = frame(pickle(Value::Dict{{"cmd", "a"}}));
+  client_.send(request, 4);
+  client_.release_rest(6);
+  client_.release_rest();
+  client_.send(std::string("\1\2\3", 3), std::nullopt);
+  const std::string reply = frame(pickle(Value::Dict{{"status", "success"}}));
+  ASSERT_EQ(::send(peer_, reply.data(), reply.size(), 0), static_cast<ssize_t>(reply.size()));
+  client_.receive();
+  ASSERT_TRUE(client_.take_frame());
+  ASSERT_EQ(::send(peer_, (reply + reply).data(), 2 * reply.size() - 3, 0),
+            static_cast<ssize_t>(2 * reply.size() - 3));
+  client_.receive();
+  ASSERT_EQ(peer_reads().size(), request.size() + 3);  // else the end would be a reset
+  ASSERT_EQ(::send(peer_, "xy", 2, 0), 2);
+  hang_up();
+  while (client_.receive()) {
+  }
+  client_.close(true);
+  client_.close(false);
+  EXPECT_THAT(
+      told, ElementsAre("is connected to " + path_,
+                        "sends 4 of " + std::to_string(request.size()) + R"( bytes: {"cmd": "a"})",
+                        "sends 6 more bytes",
+                        "sends " + std::to_string(request.size() - 10) + " more bytes",
+                        "sends 3 bytes: 01 02 03", R"(gets {"status": "success"})",
+                        R"(gets {"status": "success"})", "gets 2 bytes, no whole reply",
+                        "sees the end of the connection", "closes its sending half", "closes"));
 }
 
 TEST_F(ClientTest, MovesWithItsConnection) {

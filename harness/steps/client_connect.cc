@@ -59,6 +59,9 @@ struct ConnectStep {
     }
     Client& connection = executor.situation().clients()[client];
     connection = Client();
+    connection.tell_to([&executor, name = client](std::string_view what) {
+      executor.board().record("client", 0, 0, fmt::format("{} {}", name, what));
+    });
     const int error = connection.connect(*socket);
     if (refused) {
       connection = Client();

@@ -35,7 +35,7 @@ function drillTitle(e) {
   switch (e.name) {
     case 'step': return `${e.key}. ${e.text}`;
     case 'advance': return `clock moved by ${duration(e.value)}`;
-    case 'ended': return e.text;
+    case 'ended': case 'client': return e.text;
     case 'failed': return `failed: ${e.text}`;
   }
   return `${e.name} ${e.text}`;
@@ -70,7 +70,10 @@ data.processes.forEach((p, process) => process > 0 && p.threads.forEach((thread,
   lane(`${process}.${i}`, thread.label || `thread ${i}`, process, 'thread').tid = thread.tid;
 }));
 for (const e of events) {
-  if (e.kind === 'drill') e.lane = drillLane;
+  const client = e.kind === 'drill' && e.name === 'client' &&
+                 laneOf.get(`client ${e.text.split(' ', 1)[0]}`);
+  if (client) e.lane = client;
+  else if (e.kind === 'drill') e.lane = drillLane;
   else if (e.kind === 'torn') e.lane = lane('torn', 'torn records', 0, 'torn');
   else e.lane = lane(`${e.process}.${e.thread}`, `thread ${e.thread}`, e.process, 'thread');
   e.lane.events.push(e);
@@ -184,7 +187,6 @@ for (const one of lanes) {
   if (one.kind === 'thread') findSpans(one);
   stackSpans(one);
   one.marks = one.events.filter((e) => !e.span || e.kind === 'acted');
-  // A client's lane has no events of its own: what can be pinned there are the drill's.
 }
 
 // --- which are worth a mark that nothing hides
