@@ -23,7 +23,7 @@
 
 #include "harness/process/process_internal.h"
 #include "harness/drill/run_folder.h"
-#include "harness/process/stuck.h"
+#include "harness/process/stacks.h"
 
 namespace kv::drill {
 namespace {

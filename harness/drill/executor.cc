@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "harness/process/stacks.h"
 #include "harness/process/stuck.h"
 #include "harness/verdict/trace.h"
 
@@ -227,7 +228,7 @@ std::string Executor::stacks_of(const std::vector<Waiter>& waiters) {
   std::string text;
   for (const Event* stack : answers()) {
     text += fmt::format("{}:\n{}\n", who(*stack, situation_.moments().processes()),
-                        symbolised(stack->text, addr2line, kSymbolsLimitMs));
+                        in_full(looked_up(stack->text, addr2line, kSymbolsLimitMs)));
   }
   return text;
 }

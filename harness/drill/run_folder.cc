@@ -161,20 +161,27 @@ std::string no_room_on(const std::string& path) {
 }
 
 std::string last_words(const std::string& path, std::size_t bytes) {
+  constexpr std::size_t kRead = std::size_t{256} << 10;  // a report is long, and its end a legend
   const int fd = open_regular(AT_FDCWD, path, O_RDONLY);
   if (fd < 0) return {};
   struct stat info {};
   std::string text;
   if (::fstat(fd, &info) == 0) {
     const auto size = static_cast<std::size_t>(info.st_size);
-    text.resize(std::min(size, bytes));
+    text.resize(std::min(size, kRead));
     const ssize_t got =
         ::pread(fd, text.data(), text.size(), static_cast<off_t>(size - text.size()));
     text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   }
   ::close(fd);
-  std::string words;
   std::string_view left = text;
+  if (const auto report = left.find("Sanitizer: "); report != std::string_view::npos) {
+    const auto begin = left.rfind('\n', report);
+    left = left.substr(begin == std::string_view::npos ? 0 : begin + 1, bytes);
+  } else if (left.size() > bytes) {
+    left.remove_prefix(left.size() - bytes);
+  }
+  std::string words;
   while (!left.empty()) {
     const auto end = left.find('\n');
     const auto line = left.substr(0, end);

@@ -81,7 +81,8 @@ std::string no_space_on(const std::string& path, std::uint64_t bytes);
 // The same for what a run writes at least.
 std::string no_room_on(const std::string& path);
 
-// The last lines of a text file, without blank ones, joined by " / "; at most `bytes` of it.
+// What tells most of a process's standard error, without blank lines, joined by " / "; at most
+// `bytes` of it: the first lines of a sanitizer's report, else the last of all.
 std::string last_words(const std::string& path, std::size_t bytes);
 
 }  // namespace kv::drill

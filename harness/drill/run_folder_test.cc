@@ -166,5 +166,13 @@ TEST_F(RunFolderTest, LastWordsAreTheEndOfAFileOnOneLine) {
   EXPECT_EQ(last_words(folder_ + "/none", 6), "");
 }
 
+TEST_F(RunFolderTest, LastWordsOfASanitizerAreTheBeginOfItsReport) {
+  std::ofstream(folder_ + "/e") << "chatter\n==7==ERROR: AddressSanitizer: heap-use-after-free\n"
+                                   "READ of size 8\n"
+                                << std::string(5'000, 'x') << "\nlegend\n";
+  EXPECT_EQ(last_words(folder_ + "/e", 62),
+            "==7==ERROR: AddressSanitizer: heap-use-after-free / READ of size");
+}
+
 }  // namespace
 }  // namespace kv::drill

@@ -8,7 +8,7 @@
 
 #include "harness/drill/supervisor_launch.h"
 #include "harness/process/leftovers.h"
-#include "harness/process/stuck.h"
+#include "harness/process/stacks.h"
 
 namespace kv::drill {
 namespace {
@@ -24,19 +24,19 @@ int crashed_by_order(const Instance& instance, const Moments& moments, const Exe
   return 0;
 }
 
-// The frames that a process reported when it crashed. They are looked up by name and line, unless
-// the crash is what a proof asks for.
+// Where a process reported that it crashed, in short. The frames are looked up by name and line,
+// unless the crash is what a proof asks for.
 std::string crash_of(const Instance& instance, const RecordSources& from) {
   constexpr int kSymbolsLimitMs = 5'000;
   const auto& expected = from.options.expected_failures;
   const bool quick = std::find(expected.begin(), expected.end(), "no_crash") != expected.end();
   for (const Event& event : from.situation.moments().events()) {
     if (event.torn || event.kind != EventKind::kCrash || event.process != instance.index) continue;
-    if (quick) return std::string(event.text);
-    std::string frames = symbolised(event.text, find_addr2line(), kSymbolsLimitMs);
+    if (quick) return in_short(frames_of(event.text));
+    const auto frames = looked_up(event.text, find_addr2line(), kSymbolsLimitMs);
     from.folder.append("stacks.txt", fmt::format("{} ({}) crashed\n\n{}\n", instance.name(),
-                                                 instance.child.pid(), frames));
-    return frames;
+                                                 instance.child.pid(), in_full(frames)));
+    return in_short(frames);
   }
   return {};
 }

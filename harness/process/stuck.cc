@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "harness/process/process.h"
@@ -91,24 +89,6 @@ std::string state_of(const Waiter& waiter) {
   return text;
 }
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    lines.push_back(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  }
-  return lines;
-}
-
-// "module+0xoffset" of a frame: the two halves, or nothing when it is not of that form.
-std::pair<std::string, std::string> place_of(std::string_view frame) {
-  const auto word = frame.substr(0, frame.find(' '));
-  const auto plus = word.rfind("+0x");
-  if (plus == std::string_view::npos || plus == 0) return {};
-  return {std::string(word.substr(0, plus)), std::string(word.substr(plus + 1))};
-}
-
 }  // namespace
 
 std::vector<Waiter> who_waits(const std::vector<ThreadState>& threads,
@@ -186,44 +166,6 @@ std::string as_table(const std::vector<Waiter>& waiters, std::int64_t now_ns) {
                    waiter.whom.empty() ? "-" : waiter.whom);
   }
   return text;
-}
-
-std::string symbolised(std::string_view frames, const std::string& addr2line, int limit_ms) {
-  const auto lines = lines_of(frames);
-  std::map<std::string, std::set<std::string>> offsets;
-  for (const auto line : lines) {
-    const auto [module, offset] = place_of(line);
-    if (!module.empty() && module.front() == '/') offsets[module].insert(offset);
-  }
-  std::map<std::pair<std::string, std::string>, std::string> names;
-  for (const auto& [module, its] : offsets) {
-    if (addr2line.empty()) break;
-    std::vector<std::string> arguments = {"-C", "-f", "-p", "-e", module};
-    arguments.insert(arguments.end(), its.begin(), its.end());
-    const auto output = output_of(addr2line, arguments, {{"PATH", "/usr/bin:/bin"}}, limit_ms);
-    if (!output) continue;
-    const auto answers = lines_of(*output);
-    if (answers.size() != its.size()) continue;
-    auto answer = answers.begin();
-    for (const auto& offset : its) {
-      if (!answer->starts_with("??")) names[{module, offset}] = *answer;
-      ++answer;
-    }
-  }
-  std::string text;
-  for (const auto line : lines) {
-    const auto found = names.find(place_of(line));
-    fmt::format_to(std::back_inserter(text), "    {}{}\n", line,
-                   found == names.end() ? "" : "  = " + found->second);
-  }
-  return text;
-}
-
-std::string find_addr2line() {
-  for (const char* path : {"/usr/bin/addr2line", "/usr/bin/llvm-addr2line", "/bin/addr2line"}) {
-    if (::access(path, X_OK) == 0) return path;
-  }
-  return {};
 }
 
 }  // namespace kv::drill

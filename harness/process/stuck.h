@@ -1,5 +1,5 @@
 // Who waits for what, when nobody can move or a wait took too long: one line a thread, made from
-// what the kernel says of it and what it last told the board; and stacks as people can read them.
+// what the kernel says of it and what it last told the board.
 //
 // Threads: the supervisor's single thread. Ownership: values.
 #ifndef HARNESS_PROCESS_STUCK_H_
@@ -39,13 +39,6 @@ std::string in_short(const std::vector<Waiter>& waiters);
 
 // All of them, one a line, under a heading.
 std::string as_table(const std::vector<Waiter>& waiters, std::int64_t now_ns);
-
-// Frames as the board has them ("module+0xoffset symbol", one a line), each with function, file and
-// line where `addr2line` (a program's path; empty: none) can tell. Bounded by `limit_ms` a module.
-std::string symbolised(std::string_view frames, const std::string& addr2line, int limit_ms);
-
-// Path of addr2line on this machine; empty when there is none.
-std::string find_addr2line();
 
 }  // namespace kv::drill
 

@@ -12,7 +12,6 @@ namespace kv::drill {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 ThreadState thread(pid_t tid, const char* call) {
   ThreadState state;
@@ -120,19 +119,6 @@ TEST(StuckTest, AThreadThatTheBoardDoesNotKnowHasTheKernelsName) {
 
 TEST(StuckTest, WithoutAProcessThatIsSaid) {
   EXPECT_EQ(in_short({}), "no process lives");
-}
-
-TEST(StuckTest, FramesAreKeptAsTheyAreWhereNothingCanTellMore) {
-  const std::string text = symbolised("/no/such/module+0x10 f\nodd line\n", "", 100);
-  EXPECT_EQ(text, "    /no/such/module+0x10 f\n    odd line\n");
-}
-
-// Any code address of this very program will do.
-TEST(StuckTest, FramesGetFunctionAndLineWhereAddr2lineCanTell) {
-  const std::string addr2line = find_addr2line();
-  if (addr2line.empty()) GTEST_SKIP() << "no addr2line on this machine";
-  const std::string text = symbolised("/lib/x86_64-linux-gnu/libc.so.6+0x0", addr2line, 20'000);
-  EXPECT_THAT(text, Not(HasSubstr("??")));
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <string_view>
 #include <utility>
+
+#include "harness/process/stacks.h"
 
 namespace kv::drill {
 namespace {
@@ -208,36 +209,8 @@ CheckResult nothing_left(const Record& record) {
   return passed(name, record.card_looked_at ? "" : "card not looked at: its driver has no ledger");
 }
 
-// What matters of a frame: its function, with file and line if they are known ("  = f at x.cc:3"),
-// else its symbol, else its place.
-std::string short_frame(std::string_view line) {
-  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (const auto known = line.find("  = "); known != std::string_view::npos) {
-    const auto source = line.rfind(" at ");
-    const auto name = line.rfind('/');
-    std::string frame(line.substr(known + 4, source - known - 4));
-    if (source != std::string_view::npos && source > known) {
-      const auto file = name != std::string_view::npos && name > source ? name + 1 : source + 4;
-      if (line.substr(file, 2) != "??") frame += fmt::format(" ({})", line.substr(file));
-    }
-    return frame;
-  }
-  const auto space = line.find(' ');
-  const auto symbol = space == std::string_view::npos ? line : line.substr(space + 1);
-  return std::string(symbol.empty() ? line : symbol);
-}
-
-// " at a < b < c": the innermost frames of a crash, empty when there are none.
-std::string crash_frames(std::string_view frames) {
-  constexpr int kFrames = 8;
-  std::string text;
-  for (int i = 0; i < kFrames && !frames.empty(); ++i) {
-    const auto end = frames.find('\n');
-    text += i == 0 ? " at " : " < ";
-    text += short_frame(frames.substr(0, end));
-    frames = end == std::string_view::npos ? std::string_view() : frames.substr(end + 1);
-  }
-  return text;
+std::string at_frames(const std::string& frames) {
+  return frames.empty() ? std::string() : ", at" + frames;
 }
 
 // By code or signal as expected, asked for or not.
@@ -254,8 +227,11 @@ std::string wrong_end(const Record& record, const Record::Ended& ended) {
   if (!ended.asked) {
     why += ended.ready ? ", before the drill told it to" : ", before it was ready";
   }
-  why += crash_frames(ended.crash);
-  if (!ended.last_words.empty()) why += fmt::format("; its last words: '{}'", ended.last_words);
+  why += at_frames(ended.crash);
+  if (!ended.last_words.empty()) {
+    why += ended.crash.empty() ? "; " : "\n";
+    why += fmt::format("its last words: '{}'", ended.last_words);
+  }
   return why;
 }
 
@@ -272,7 +248,7 @@ CheckResult no_crash(const Record& record) {
     if (ended_of(record, pid) != nullptr) continue;
     parts.push_back(fmt::format("{} crashed by {}{}", naming_child(record, pid, {}),
                                 signal_name(static_cast<int>(event.value)),
-                                crash_frames(event.text)));
+                                at_frames(in_short(frames_of(event.text)))));
   }
   if (parts.empty()) return passed("no_crash");
   return failed("no_crash", fmt::format("{}", fmt::join(parts, "; ")));

@@ -54,7 +54,7 @@ struct Record {
     bool asked = true;       // the drill told it to end, or waited for its end, or made it crash
     bool ready = true;       // it had said that it is ready
     std::string last_words;  // of its standard error
-    std::string crash;       // the frames that it reported when it crashed, one a line
+    std::string crash;       // where it reported that it crashed, as in_short() tells it
     // Its end was orderly, or a shutdown had said that it is done: it must hold nothing.
     bool owes_everything = false;
     std::vector<std::string> descriptors_left;  // at its exit order, against those at ready
