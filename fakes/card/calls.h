@@ -58,7 +58,7 @@ template <typename Body>
 CUresult call_any_time(Call call, std::int64_t key, Body body) {
   kvdrill_site* site = site_of(call);
   const std::int32_t injected = kvdrill_fault(site, key);
-  auto result = static_cast<CUresult>(injected == KVDRILL_PRETEND ? CUDA_SUCCESS : injected);
+  auto result = static_cast<CUresult>(injected == KVDRILL_PRETEND ? 0 : injected);
   if (injected == 0) {
     try {
       result = body();

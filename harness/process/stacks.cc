@@ -32,6 +32,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }
 
 std::string demangled(std::string_view symbol) {
+  if (!symbol.starts_with("_Z")) return std::string(symbol);  // "f" would be read as a type
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(std::string(symbol).c_str(), nullptr, nullptr, &status), &std::free);

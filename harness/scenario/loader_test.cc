@@ -214,7 +214,7 @@ TEST(LoaderTest, AllFaultsAreReportedInTheOrderOfTheirLines) {
 
 TEST(LoaderTest, NothingIsSaidOfStepsBehindOneThatCouldNotBeUnderstood) {
   EXPECT_THAT(faults_of(started("{cal = \"shutdown\", as = \"stop\"},\n{returns = \"stop\"},")),
-              ElementsAre("8:2: unknown step \"cal\", expected one of 24 (nearest: call)"));
+              ElementsAre("8:2: unknown step \"cal\", expected one of 25 (nearest: call)"));
 }
 
 TEST(LoaderTest, ABrokenStepIsNotJudgedTwice) {

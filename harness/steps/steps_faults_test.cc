@@ -21,14 +21,10 @@ const BadInput kStep[] = {
      {R"(7:2: unknown step "strat", expected one of 25 (nearest: start))"}},
     {"AStepWithoutADeed",
      only(R"({id = "x"},)"),
-     {"7:1: a step without a deed, expected one of start, client, wait, hold, release, fail, skip, "
-      "crash, freeze, run, call, returns, pending, exit, ended, advance, order, count, logged, "
-      "file, place, card, repeat, signal"}},
+     {"7:1: a step without a deed, expected one of 25, such as start, client or wait"}},
     {"AnEmptyStep",
      only("{},"),
-     {"7:1: a step without a deed, expected one of start, client, wait, hold, release, fail, skip, "
-      "crash, freeze, run, call, returns, pending, exit, ended, advance, order, count, logged, "
-      "file, place, card, repeat, signal"}},
+     {"7:1: a step without a deed, expected one of 25, such as start, client or wait"}},
     {"AStepThatIsNoTable", only(R"("start",)"), {R"(7:1: a step is "start", expected a table)"}},
     {"TwoDeedsInOne",
      only(R"({start = "worker", exit = "worker"},)"),
@@ -176,7 +172,7 @@ const BadInput kClientStep[] = {
      {R"(9:47: unknown error "EPIPES", expected one of 133 (nearest: EPIPE))"}},
     {"ADateCannotBeSent",
      connected(R"({client = "c", send = {cmd = "map", at = 2026-01-02}},)"),
-     {"9:42: a date cannot be sent, expected true or false, a whole number, a text, a list or a "
+     {"9:42: a date cannot be sent, expected true or false, a number, a text, a list or a "
       "table"}},
     {"ARequestWithoutAReply",
      connected(R"({client = "c", request = {cmd = "map"}},)"),
