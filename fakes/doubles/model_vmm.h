@@ -45,6 +45,8 @@ class ModelVmm final : public Vmm {
   // Called for each driver call with its name ("map") and its number from 0 since the last
   // start_counting(); a value other than 0 is the CUresult it fails with.
   std::function<int(const std::string& call, int number)> fault;
+  // The same for calls on pages and addresses: true, and it reports success without being made.
+  std::function<bool(const std::string& call, int number)> pretend;
   void start_counting() {
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_.clear();
@@ -111,7 +113,7 @@ class ModelVmm final : public Vmm {
 
   Status free_address(DeviceAddress address, std::size_t size) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    KV_RETURN_IF_ERROR(call("free_address"));
+    if (const Status status = call("free_address"); !status.ok() || pretended_) return status;
     const auto range = ranges_.find(address);
     if (range == ranges_.end()) return refuse("free_address", 1, "not a range");
     if (range->second != size) return refuse("free_address", 1, "not the range's size");
@@ -133,7 +135,7 @@ class ModelVmm final : public Vmm {
 
   Status release(MemHandle handle) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    KV_RETURN_IF_ERROR(call("release"));
+    if (const Status status = call("release"); !status.ok() || pretended_) return status;
     const auto memory = memory_.find(handle);
     if (memory == memory_.end() || !memory->second.held) {
       return refuse("release", 1, "not a handle, or released before");
@@ -145,7 +147,7 @@ class ModelVmm final : public Vmm {
 
   Status map(DeviceAddress address, std::size_t size, MemHandle handle) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    KV_RETURN_IF_ERROR(call("map"));
+    if (const Status status = call("map"); !status.ok() || pretended_) return status;
     const auto memory = memory_.find(handle);
     if (memory == memory_.end() || !memory->second.held) {
       return refuse("map", 1, "not a handle, or released before");
@@ -161,22 +163,24 @@ class ModelVmm final : public Vmm {
 
   Status unmap(DeviceAddress address, std::size_t size) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    KV_RETURN_IF_ERROR(call("unmap"));
+    if (const Status status = call("unmap"); !status.ok() || pretended_) return status;
+    if (const auto range = ranges_.find(address); range != ranges_.end() && range->second == size) {
+      auto inside = mappings_.lower_bound(address);
+      while (inside != mappings_.end() && inside->first < address + size) inside = take_off(inside);
+      return {};
+    }
     const auto mapping = mappings_.find(address);
     if (mapping == mappings_.end() || mapping->second.size != size) {
       // The driver accepts an empty range; an engine that does this has lost count.
-      return refuse("unmap", 1, "not exactly one mapping");
+      return refuse("unmap", 1, "not exactly one mapping, and not a whole range");
     }
-    const auto memory = memory_.find(mapping->second.handle);
-    mappings_.erase(mapping);
-    --memory->second.mappings;
-    give_back(memory);
+    take_off(mapping);
     return {};
   }
 
   Status set_access(DeviceAddress address, std::size_t size, Access access) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    KV_RETURN_IF_ERROR(call("set_access"));
+    if (const Status status = call("set_access"); !status.ok() || pretended_) return status;
     const auto mapping = mappings_.find(address);
     if (mapping == mappings_.end() || mapping->second.size != size) {
       return refuse("set_access", 1, "not exactly one mapping");
@@ -315,6 +319,7 @@ class ModelVmm final : public Vmm {
   Status call(const std::string& name) {
     const int number = static_cast<int>(calls_.size());
     calls_.push_back(name);
+    pretended_ = pretend && pretend(name, number);
     const int code = fault ? fault(name, number) : 0;
     if (code == 0) return {};
     return Status::error(code == 2 ? Code::kOutOfMemory : Code::kDriver, name, "", code,
@@ -362,6 +367,12 @@ class ModelVmm final : public Vmm {
     const bool inside = address >= start && address + size <= start + bytes.size();
     return inside ? bytes.data() + (address - start) : nullptr;
   }
+  Mappings::iterator take_off(Mappings::iterator mapping) {
+    const auto memory = memory_.find(mapping->second.handle);
+    --memory->second.mappings;
+    give_back(memory);
+    return mappings_.erase(mapping);
+  }
   void give_back(AllMemory::iterator memory) {
     if (memory->second.held || memory->second.mappings > 0) return;
     used_ -= memory->second.bytes.size();
@@ -379,6 +390,7 @@ class ModelVmm final : public Vmm {
   std::map<DeviceAddress, std::shared_ptr<Bytes>> plain_;
   std::map<DeviceAddress, Opened> opened_;
   std::vector<std::string> calls_;
+  bool pretended_ = false;  // the last one
   std::vector<std::string> broken_;
 };
 

@@ -188,6 +188,23 @@ TEST_F(KvCacheManagerTest, AFailureOfTheDriverIsAnErrorAndTakesNothing) {
   EXPECT_EQ(alloc(2).size(), 2u);  // needs no page
 }
 
+// The driver said that a page was unmapped, and refuses the next one there.
+TEST_F(KvCacheManagerTest, APageThatIsRefusedIsSetAsideAndTheOthersServe) {
+  make(3);
+  ASSERT_THAT(alloc(4), ElementsAre(0, 1, 2, 3));
+  bool once = true;
+  vmm_->pretend = [&once](const std::string& call, int) {
+    return call == "unmap" && std::exchange(once, false);
+  };
+  ASSERT_TRUE(cache_->free({0, 1, 2, 3}).ok());
+  EXPECT_EQ(cache_->counts().pages.free, 3);
+  EXPECT_EQ(cache_->alloc(4).status().code(), Code::kQuarantined);
+  EXPECT_EQ(cache_->counts().pages.quarantined, 1);
+  EXPECT_THAT(alloc(8), ElementsAre(8, 9, 10, 11, 4, 5, 6, 7));
+  EXPECT_TRUE(misses(1));
+  EXPECT_EQ(cache_->counts().pages.quarantined, 1);
+}
+
 TEST_F(KvCacheManagerTest, ACloseGivesTheNullBlocksPageBackToo) {
   make(4, /*null_block=*/true);
   alloc(6);

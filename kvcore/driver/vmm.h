@@ -49,6 +49,7 @@ class Vmm {
   // Gives the handle back; memory that is still mapped lives on until the last unmap.
   virtual Status release(MemHandle handle) = 0;
   // Maps the whole handle; the size must be the handle's. Not accessible before set_access().
+  // Refused (kDriver, 1) where something is mapped already.
   virtual Status map(DeviceAddress address, std::size_t size, MemHandle handle) = 0;
   // Unmaps all mappings in the range; half a mapping is refused. Does not wait for work in flight:
   // that work dies and poisons the context (measured), so the caller synchronises first.
@@ -79,6 +80,12 @@ class Vmm {
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t size) = 0;
   // Waits for all work of this process on the device.
   virtual Status synchronize() = 0;
+
+  // Whether map() or free_address() failed because something is mapped there. Where the books say
+  // that nothing is, the driver had said of an unmap that it was done, and it was not.
+  static bool refuses_address(const Status& status) {
+    return status.code() == Code::kDriver && status.native() == 1;
+  }
 };
 
 }  // namespace kv

@@ -3,7 +3,9 @@
 // (kv_layout.h); a group has its own shape and its own page space.
 //
 // A batch is a transaction: it is done whole, or what it did is undone. What cannot be undone is
-// quarantined: never handed out again, reported, counted.
+// quarantined: never handed out again, reported, counted. So is an offset at whose address the
+// driver refuses a page because something is mapped there: an unmap was said to be done and was
+// not.
 //
 // Threads: all members may be called from any thread; a mutex orders them, and it is held over the
 // driver calls (the deployed engines do the same), so a parked driver call parks the others.
@@ -20,10 +22,10 @@
 #include <vector>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/memory/kv_layout.h"
 #include "kvcore/base/log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/driver/vmm.h"
+#include "kvcore/memory/kv_layout.h"
 
 namespace kv {
 
@@ -31,7 +33,8 @@ namespace kv {
 struct KvCounts {
   std::uint64_t reserved_bytes = 0;  // of address space
   std::uint64_t mapped_pages = 0;
-  // Mapped or held, or left without page and zero page; never given out again.
+  // Mapped or held, left without page and zero page, or at an address where the driver has
+  // something that the books do not; never given out again.
   std::uint64_t quarantined_pages = 0;
   std::uint64_t pending_unmaps = 0;  // prepared transactions
   bool degraded = false;             // something is quarantined
@@ -54,7 +57,8 @@ class KvAllocator {
   // Maps the pages at these offsets (bytes within a buffer, multiples of page_bytes, none twice) in
   // all layers and buffers. Returns the offsets that were not mapped before. Idempotent per page.
   // kFailedPrecondition, nothing done: an offset belongs to a prepared unmap.
-  // Failure: what this batch mapped is undone; kQuarantined when that failed in part.
+  // Failure: what this batch mapped is undone; kQuarantined when that failed in part, or the driver
+  // refused an address as not empty: that offset is set aside, the others of the batch are free.
   // Where there is a zero page, map waits for work in flight, which may read it, and unmap leaves
   // it; an address is without either for a moment, so no work on the group is started until they
   // return. The driver's code when that work failed, nothing done.

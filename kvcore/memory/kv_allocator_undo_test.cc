@@ -343,7 +343,7 @@ TEST(KvAllocatorUndo, RandomBatchesWithRandomFailuresKeepTheBooksRight) {
         }
       }
       const unsigned rate = random() % 4 == 0 ? 6 : 40;
-      world.vmm.fault = [&](const std::string&, int) { return random() % rate == 0 ? 1 : 0; };
+      world.vmm.fault = [&](const std::string&, int) { return random() % rate == 0 ? 999 : 0; };
       const Status status =
           map ? world.allocator->map(0, offsets).status() : world.allocator->unmap(0, offsets);
       world.vmm.fault = {};

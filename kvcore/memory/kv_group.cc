@@ -34,7 +34,7 @@ Status KvGroup::reserve() {
   for (int layer = 0; layer < plan_.ranges(); ++layer) {
     const Result<DeviceAddress> address = vmm_.reserve(plan_.range_bytes());
     if (!address.ok()) {
-      return give_up(failure(kOperation, Range{layer, 0}, address.status()));
+      return give_up(failure(kOperation, Range{layer}, address.status()));
     }
     ranges_.push_back({layer, *address});
   }
@@ -57,7 +57,7 @@ Status KvGroup::free_ranges() {
   std::set<int> occupied;  // ranges in which something is still mapped
   for (const auto& [offset, slot] : slots_) {
     for (const Page& page : slot.pages) {
-      if (page.mapped) occupied.insert(page.layer);
+      if (page.mapped || page.refused) occupied.insert(page.layer);
     }
   }
   for (std::size_t piece = 0; piece < has_zero_.size(); ++piece) {
@@ -66,11 +66,10 @@ Status KvGroup::free_ranges() {
   Status first;
   std::vector<Range> left;
   left.reserve(ranges_.size());
-  for (const Range& range : ranges_) {
+  for (Range range : ranges_) {
     Status status;
     if (!occupied.contains(range.layer)) {
-      status = failure("allocator.release", range,
-                       vmm_.free_address(range.address, plan_.range_bytes()));
+      status = failure("allocator.release", range, free_range(&range));
       if (status.ok()) continue;
     }
     left.push_back(range);
@@ -78,6 +77,13 @@ Status KvGroup::free_ranges() {
   }
   ranges_ = std::move(left);
   return first;
+}
+
+Status KvGroup::free_range(Range* range) {
+  if (range->refused) KV_RETURN_IF_ERROR(vmm_.unmap(range->address, plan_.range_bytes()));
+  Status status = vmm_.free_address(range->address, plan_.range_bytes());
+  range->refused = Vmm::refuses_address(status);
+  return status;
 }
 
 Result<DeviceAddress> KvGroup::tensor(int layer) const {
@@ -123,16 +129,22 @@ Status KvGroup::map(Page* page) {
   }
   // Only where creating it first was left out.
   if (page->handle == MemHandle::kNone) KV_RETURN_IF_ERROR(create(page));
-  KV_RETURN_IF_ERROR(vmm_.map(page->address, plan_.piece_bytes(), page->handle));
+  const Status status = vmm_.map(page->address, plan_.piece_bytes(), page->handle);
+  if (Vmm::refuses_address(status) && step<"allocator.map.set_aside">(id_)) {
+    // Given out again, it would be refused for ever, and whoever asks for the lowest one with it.
+    page->refused = true;
+    step_done<"allocator.map.set_aside">(id_);
+  }
+  KV_RETURN_IF_ERROR(status);
   page->mapped = true;
   page->bare = false;
   return vmm_.set_access(page->address, plan_.piece_bytes(), Access::kReadWrite);
 }
 
 Status KvGroup::unmap(Page* page) {
-  if (page->mapped) {
+  if (page->mapped || page->refused) {
     KV_RETURN_IF_ERROR(vmm_.unmap(page->address, plan_.piece_bytes()));
-    page->mapped = false;
+    page->mapped = page->refused = false;
   }
   if (!shape_.zero_page || !usable_) return {};
   page->bare = false;
@@ -223,7 +235,8 @@ Status KvGroup::set_aside(const char* operation, const Offsets& offsets, const S
   if (left.empty()) return cause;
   Status status = Status::error(
       Code::kQuarantined, operation, name() + ", offsets " + list(left), cause.native(),
-      "could not be undone or given back; never handed out again: " + cause.to_string());
+      "refused, or could not be undone or given back; never handed out again: " +
+          cause.to_string());
   if (log_) log_(Severity::kError, status.to_string());
   return status;
 }
@@ -267,8 +280,9 @@ std::vector<KvGroup::Page*> KvGroup::pages_of(Slots* slots) {
 void KvGroup::keep_what_is_held(Slots* slots) {
   for (auto entry = slots->begin(); entry != slots->end();) {
     Slot& slot = entry->second;
-    std::erase_if(slot.pages,
-                  [](const Page& page) { return page.handle == MemHandle::kNone && !page.bare; });
+    std::erase_if(slot.pages, [](const Page& page) {
+      return page.handle == MemHandle::kNone && !page.bare && !page.refused;
+    });
     slot.quarantined = true;
     entry = slot.pages.empty() ? slots->erase(entry) : std::next(entry);
   }
@@ -319,6 +333,7 @@ void KvGroup::undo_map(const std::vector<Page*>& pages) {
     if (!status.ok()) note_undo_failure(failure("allocator.map.undo", *page, status));
   };
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
+    if ((*page)->refused) continue;  // what is there is not this batch's
     if ((*page)->mapped || (*page)->bare) undo(*page, unmap(*page));
   }
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
@@ -409,7 +424,7 @@ Status KvGroup::release() {
   Status first;
   const std::vector<Page*> pages = pages_of(&slots_);
   for (Page* page : pages) {
-    if (!page->mapped) continue;
+    if (!page->mapped && !page->refused) continue;
     const Status status = failure(kOperation, *page, unmap(page));
     if (first.ok()) first = status;
   }

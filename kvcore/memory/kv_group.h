@@ -25,11 +25,11 @@
 #include <string_view>
 #include <vector>
 
-#include "kvcore/memory/kv_allocator.h"
-#include "kvcore/memory/kv_layout.h"
 #include "kvcore/base/log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/driver/vmm.h"
+#include "kvcore/memory/kv_allocator.h"
+#include "kvcore/memory/kv_layout.h"
 
 namespace kv {
 
@@ -72,6 +72,7 @@ class KvGroup {
   struct Range {
     int layer = 0;  // the first one in it
     DeviceAddress address = 0;
+    bool refused = false;  // as Page's; the next try to free it takes off all that is there
   };
   // One mapping of one offset; its size is the plan's piece.
   struct Page {
@@ -82,9 +83,11 @@ class KvGroup {
     MemHandle handle = MemHandle::kNone;
     bool mapped = false;
     bool bare = false;  // with a zero page only: neither it nor the page can be read there
+    // The driver has something there that the books have not; release() takes it off.
+    bool refused = false;
   };
   // All pages of one offset. Mapped whole, unless it is quarantined: then it has the pages that
-  // could not be given back. An offset without a slot is free.
+  // could not be given back, or whose address was refused. An offset without a slot is free.
   struct Slot {
     bool quarantined = false;
     bool prepared = false;  // it belongs to the pending transaction
@@ -120,8 +123,8 @@ class KvGroup {
   // The body of unmap and commit, for offsets that were checked. `off`: the pages are off for good
   // (their memory may be quarantined); otherwise they are mapped, or quarantined.
   Status take_off(const char* operation, const Offsets& offsets, bool* off);
-  // Forgets pages without memory, unless they are bare, and slots without pages; those left are
-  // quarantined.
+  // Forgets pages without memory, unless they are bare or refused, and slots without pages; those
+  // left are quarantined.
   static void keep_what_is_held(Slots* slots);
 
   std::string name() const;
@@ -139,6 +142,7 @@ class KvGroup {
   const Transaction* find_ended(std::string_view transaction) const;
   void end_pending(bool committed);
   Status free_ranges();
+  Status free_range(Range* range);
   // Gives back what reserve() got so far; `cause`, or kQuarantined when something of it is left.
   Status give_up(const Status& cause);
 
