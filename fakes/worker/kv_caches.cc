@@ -46,17 +46,19 @@ Status KvCaches::build(KvCache* cache) {
   }
   KV_ASSIGN_OR_RETURN(cache->pages, PageAllocator::make(options, *backend, clock_, log_));
   const CacheOptions blocks{spec.page_bytes, spec.block_bytes, options.pages, spec.null_block};
-  auto made = KvCacheManager::make(blocks, *cache->pages);
-  if (made.ok()) {
-    cache->blocks = std::move(*made);
-    return {};
+  KV_ASSIGN_OR_RETURN(cache->blocks, KvCacheManager::make(blocks, *cache->pages));
+  return {};
+}
+
+void KvCaches::undo(KvCache* cache) {
+  const auto say = [this](const Status& undone) {
+    if (!undone.ok()) log_(Severity::kError, "cache: " + undone.to_string());
+  };
+  if (cache->pages != nullptr) {
+    cache->pages->stop();
+    say(cache->pages->trim());  // what the keeper has mapped meanwhile
   }
-  // What the keeper has mapped meanwhile goes back with it.
-  cache->pages->stop();
-  const Status undone = cache->pages->trim();
-  if (!undone.ok()) log_(Severity::kError, "cache: " + undone.to_string());
-  if (spec.removes_budget && cache->budget != nullptr) KV_RETURN_IF_ERROR(cache->budget->unlink());
-  return made.status();
+  if (cache->spec.removes_budget && cache->budget != nullptr) say(cache->budget->unlink());
 }
 
 Status KvCaches::make(KvCacheSpec spec) {
@@ -71,7 +73,8 @@ Status KvCaches::make(KvCacheSpec spec) {
   }
   auto cache = std::make_shared<KvCache>();
   cache->spec = std::move(spec);
-  Status status = build(cache.get());
+  const Status status = build(cache.get());
+  if (!status.ok()) undo(cache.get());
   const std::lock_guard<std::mutex> lock(mutex_);
   if (status.ok()) {
     caches_[group].cache = std::move(cache);

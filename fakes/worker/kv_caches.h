@@ -19,15 +19,15 @@
 #include <optional>
 #include <string>
 
-#include "kvcore/cache/card_budget.h"
 #include "kvcore/base/clock.h"
-#include "kvcore/memory/kv_allocator.h"
-#include "kvcore/cache/kv_cache_manager.h"
-#include "kvcore/memory/kv_layout.h"
-#include "kvcore/listener/listener.h"
 #include "kvcore/base/log.h"
+#include "kvcore/cache/card_budget.h"
+#include "kvcore/cache/kv_cache_manager.h"
 #include "kvcore/cache/mem_info_segment.h"
 #include "kvcore/cache/page_allocator.h"
+#include "kvcore/listener/listener.h"
+#include "kvcore/memory/kv_allocator.h"
+#include "kvcore/memory/kv_layout.h"
 
 namespace kv::worker {
 
@@ -77,6 +77,7 @@ class KvCaches {
     bool closing = false;
   };
   Status build(KvCache* cache);
+  void undo(KvCache* cache);
   StopResult close(std::int64_t group, Time until, Status* why);
 
   KvAllocator& allocator_;
