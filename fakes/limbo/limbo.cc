@@ -32,23 +32,34 @@ Result<DeviceAddress> Limbo::allocate(std::size_t bytes) {
 }
 
 Status Limbo::free(DeviceAddress address) {
+  Tensors::node_type tensor;
   {
     const MutexLock lock(mu_);
-    const auto tensor = tensors_.find(address);
-    if (tensor == tensors_.end() || tensor->second.record != nullptr) {
+    const auto found = tensors_.find(address);
+    if (found == tensors_.end() || found->second.record != nullptr) {
       return Status::error(Code::kInvalidArgument, "limbo.free", {}, 0, "no tensor is there");
     }
-    if (tensor->second.shares > 0) {
+    if (found->second.shares > 0) {
       static_assert(sizeof(Record) == 4096);
-      tensor->second.record = new Record;
-      tensor->second.record->bytes = &tensor->second.bytes;
+      found->second.record = new Record;
+      found->second.record->bytes = &found->second.bytes;
       return {};
     }
+    tensor = tensors_.extract(found);
   }
-  KV_RETURN_IF_ERROR(vmm_.free(address));
+  return give_back(std::move(tensor));
+}
+
+// Out of the books before the driver can give the address to somebody else.
+Status Limbo::give_back(Tensors::node_type tensor) {
+  Status status = vmm_.free(tensor.key());
+  if (status.ok()) {
+    delete tensor.mapped().record;
+    return {};
+  }
   const MutexLock lock(mu_);
-  tensors_.erase(address);
-  return {};
+  tensors_.insert(std::move(tensor));
+  return status;
 }
 
 Result<ShareHandle> Limbo::share(DeviceAddress address) {
@@ -58,17 +69,18 @@ Result<ShareHandle> Limbo::share(DeviceAddress address) {
   return handle;
 }
 
-void Limbo::readers_gone(DeviceAddress address) {
+Status Limbo::unshare(DeviceAddress address) {
+  Tensors::node_type tensor;
   {
     const MutexLock lock(mu_);
-    const auto tensor = tensors_.find(address);
-    if (tensor == tensors_.end() || --tensor->second.shares > 0) return;
-    if (tensor->second.record == nullptr) return;
-    delete tensor->second.record;
-    tensors_.erase(tensor);
+    const auto found = tensors_.find(address);
+    if (found == tensors_.end() || found->second.shares == 0) {
+      return Status::error(Code::kInvalidArgument, "limbo.unshare", {}, 0, "no share of it is out");
+    }
+    if (--found->second.shares > 0 || found->second.record == nullptr) return {};
+    tensor = tensors_.extract(found);
   }
-  const Status status = vmm_.free(address);
-  if (!status.ok() && log_) log_(Severity::kError, "limbo: " + status.to_string());
+  return give_back(std::move(tensor));
 }
 
 std::size_t Limbo::kept() const {

@@ -39,26 +39,46 @@ TEST_F(LimboTest, AShareThatNobodyOpenedNeverComesBack) {
   EXPECT_EQ(limbo_.kept(), kBytes);
 }
 
-TEST_F(LimboTest, ReadersThatAreGoneBeforeTheFreeOrAfterItTakeTheShareBack) {
+TEST_F(LimboTest, AShareIsTakenBackBeforeTheFreeOrAfterIt) {
   for (const bool before : {true, false}) {
     const DeviceAddress address = allocate();
     ASSERT_TRUE(limbo_.share(address).ok());
-    if (before) limbo_.readers_gone(address);
+    if (before) {
+      EXPECT_TRUE(limbo_.unshare(address).ok());
+    }
     EXPECT_TRUE(limbo_.free(address).ok());
     EXPECT_EQ(limbo_.kept(), before ? 0u : kBytes);
-    if (!before) limbo_.readers_gone(address);
+    if (!before) {
+      EXPECT_TRUE(limbo_.unshare(address).ok());
+    }
     EXPECT_EQ(vmm_.used_bytes(), 0u);
   }
   EXPECT_TRUE(vmm_.broken().empty());
 }
 
-TEST_F(LimboTest, SharedTwiceItStaysAfterItsReaderLetGo) {
+TEST_F(LimboTest, SharedTwiceItStaysUntilBothAreTakenBack) {
   const DeviceAddress address = allocate();
   ASSERT_TRUE(limbo_.share(address).ok());
   ASSERT_TRUE(limbo_.share(address).ok());
-  limbo_.readers_gone(address);
+  EXPECT_TRUE(limbo_.unshare(address).ok());
   EXPECT_TRUE(limbo_.free(address).ok());
   EXPECT_EQ(limbo_.kept(), kBytes);
+  vmm_.fault = [](const std::string&, int) { return 999; };
+  EXPECT_EQ(limbo_.unshare(address).native(), 999);
+  EXPECT_EQ(limbo_.kept(), kBytes);
+  vmm_.fault = nullptr;
+  EXPECT_EQ(limbo_.at_exit(), kBytes);
+}
+
+TEST_F(LimboTest, WhatIsNotSharedCannotBeTakenBack) {
+  const DeviceAddress address = allocate();
+  EXPECT_EQ(limbo_.unshare(address).code(), Code::kInvalidArgument);
+  ASSERT_TRUE(limbo_.share(address).ok());
+  EXPECT_TRUE(limbo_.unshare(address).ok());
+  EXPECT_EQ(limbo_.unshare(address).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(limbo_.free(address).ok());
+  EXPECT_EQ(limbo_.unshare(address).code(), Code::kInvalidArgument);
+  EXPECT_EQ(vmm_.used_bytes(), 0u);
 }
 
 TEST_F(LimboTest, WhatTheDriverRefusesChangesNothing) {

@@ -92,7 +92,9 @@ void open_cache(const Call& call) {
 void verify_cache(const Call& call) {
   call.answer(
       call.worker.caches->with_reader(call.number("rank", 0), [&](CacheReader& reader) -> Status {
-        KV_ASSIGN_OR_RETURN(const CacheReader::View view, reader.view(call.number("cache")));
+        const std::int64_t cache = call.number("cache");
+        KV_ASSIGN_OR_RETURN(const CacheReader::View view,
+                            call.truth("orphan") ? reader.orphan(cache) : reader.view(cache));
         return verify_stamps(call.runtime.vmm(), view.address, view.bytes, call.number("value"));
       }));
 }

@@ -161,8 +161,10 @@ const kvdrill_command kCommands[] = {
      command<cache_leases, "cache">},
     {"open_cache", "Opens a producer's cache: {cache, rank: the producer's}.",
      command<open_cache, "cache, rank?">},
-    {"verify_cache", "Reads the stamps of all pages and compares: {cache, value, rank}.",
-     command<verify_cache, "cache, value, rank?">},
+    {"verify_cache",
+     "Reads the stamps of all pages and compares: {cache, value, rank, orphan: also without its "
+     "producer}.",
+     command<verify_cache, "cache, value, rank?, orphan?: truth">},
     {"release_cache", "Releases what open_cache opened: {cache, rank}.",
      command<release_cache, "cache, rank?">},
     {"broadcast",

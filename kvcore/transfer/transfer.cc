@@ -1,5 +1,7 @@
 #include "kvcore/transfer/transfer.h"
 
+#include <sys/random.h>
+
 #include <condition_variable>
 #include <map>
 #include <new>
@@ -8,12 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "kvcore/base/thread_annotations.h"
 #include "kvcore/hook.h"
 #include "kvcore/wire/socket_place.h"
-#include "kvcore/base/thread_annotations.h"
 
 namespace kv {
 namespace {
+
+constexpr const char* kBuild = "transfer.build";
+constexpr const char* kOpen = "transfer.open";
 
 std::string name_of(std::int64_t id) {
   return "cache " + std::to_string(id);
@@ -21,6 +26,10 @@ std::string name_of(std::int64_t id) {
 
 Status refused(Code code, const char* operation, std::int64_t id, std::string_view why) {
   return Status::error(code, operation, name_of(id), 0, why);
+}
+
+Status shutting_down() {
+  return Status::error(Code::kFailedPrecondition, kBuild, {}, 0, "the transfer is shutting down");
 }
 
 std::string hex(const ShareHandle& handle) {
@@ -34,6 +43,15 @@ std::string hex(const ShareHandle& handle) {
   return text;
 }
 
+std::int64_t new_generation() {
+  std::uint64_t number = 0;
+  while (number == 0) {
+    if (::getrandom(&number, sizeof number, 0) != sizeof number) continue;
+    number >>= 1;  // the wire's integers have a sign
+  }
+  return static_cast<std::int64_t>(number);
+}
+
 }  // namespace
 
 Result<std::string> transfer_socket(std::string_view root, std::string_view ipc_name, int rank) {
@@ -43,12 +61,13 @@ Result<std::string> transfer_socket(std::string_view root, std::string_view ipc_
 
 struct CacheTransfer::Impl {
   struct Entry {
-    Cache cache;
-    std::optional<ShareHandle> handle;  // none: local
+    Cache cache;  // without an address while it is being built
+    Readers readers = Readers::kOwnWorker;
+    std::optional<ShareHandle> handle;  // none: not shared
     std::set<std::int64_t> leases;      // connections that hold one
-    bool opened = false;                // somebody ever had one
     bool dropping = false;              // takes no new readers
     bool working = false;               // a build or a drop is at it, on one thread
+    bool sharing = false;               // the driver is naming it for its first reader
   };
 
   Impl(TransferOptions o, CacheMemory& m, Clock& c, LogSink l)
@@ -57,13 +76,16 @@ struct CacheTransfer::Impl {
   Status start();
   Result<Message> serve(const Message& request) KV_EXCLUDES(mu);
   Result<Message> lease(std::int64_t id) KV_EXCLUDES(mu);
+  Status refuse_local(std::int64_t id) KV_EXCLUDES(mu);
+  // The cache, if others may open it now.
+  Result<Entry*> to_open(std::int64_t id) KV_REQUIRES(mu);
+  Status share(std::int64_t id) KV_EXCLUDES(mu);
+  Status unshare(Entry& entry) KV_EXCLUDES(mu);
   Result<Message> release(std::int64_t id) KV_EXCLUDES(mu);
   void connection_ended(std::int64_t connection) KV_EXCLUDES(mu);
 
   Result<std::int64_t> begin_build() KV_EXCLUDES(mu);
-  Status make(Cache& cache, Readers readers, std::optional<ShareHandle>* handle);
-  void end_build(const Cache& cache, const std::optional<ShareHandle>& handle, bool built)
-      KV_EXCLUDES(mu);
+  Status end_build(const Cache& cache, Readers readers) KV_EXCLUDES(mu);
 
   StopResult drop(std::int64_t id, Time deadline, Status* why);
   void refuse_readers(std::int64_t id) KV_EXCLUDES(mu);
@@ -78,6 +100,11 @@ struct CacheTransfer::Impl {
     const auto entry = entries.find(id);
     return entry == entries.end() ? nullptr : &entry->second;
   }
+  // Not what is still being built.
+  Entry* find_built(std::int64_t id) KV_REQUIRES(mu) {
+    Entry* entry = find(id);
+    return entry != nullptr && entry->cache.address != 0 ? entry : nullptr;
+  }
   void say(Severity severity, const std::string& line) const {
     if (log) log(severity, options.label + ": " + line);
   }
@@ -86,6 +113,7 @@ struct CacheTransfer::Impl {
   CacheMemory& memory;
   Clock& clock;
   const LogSink log;
+  const std::int64_t generation = new_generation();
 
   Mutex mu;
   std::condition_variable changed;
@@ -133,22 +161,56 @@ Result<Message> CacheTransfer::Impl::serve(const Message& request) {
                        "unknown command, expected open_cache or release_cache");
 }
 
-Result<Message> CacheTransfer::Impl::lease(std::int64_t id) {
-  constexpr const char* kOperation = "transfer.open";
-  const MutexLock lock(mu);
-  Entry* entry = find(id);
-  if (entry == nullptr) return refused(Code::kNotFound, kOperation, id, "there is none");
-  if (!entry->handle) {
-    return refused(Code::kFailedPrecondition, kOperation, id, "it is local to its worker");
+Status CacheTransfer::Impl::refuse_local(std::int64_t id) {
+  {
+    const MutexLock lock(mu);
+    const Entry* entry = find_built(id);
+    if (entry == nullptr || entry->readers == Readers::kOthers) return {};
   }
+  if (!step<"transfer.keep_local">(id)) return {};
+  step_done<"transfer.keep_local">(id);
+  return refused(Code::kFailedPrecondition, kOpen, id, "it is local to its worker");
+}
+
+Result<CacheTransfer::Impl::Entry*> CacheTransfer::Impl::to_open(std::int64_t id) {
+  Entry* entry = find_built(id);
+  if (entry == nullptr) return refused(Code::kNotFound, kOpen, id, "there is none");
   if (entry->dropping) {
-    return refused(Code::kFailedPrecondition, kOperation, id, "it is being dropped");
+    return refused(Code::kFailedPrecondition, kOpen, id, "it is being dropped");
   }
+  return entry;
+}
+
+// A drop waits until it is shared, or not, and then knows what to take back.
+Status CacheTransfer::Impl::share(std::int64_t id) {
+  DeviceAddress address = 0;
+  {
+    const MutexLock lock(mu);
+    KV_ASSIGN_OR_RETURN(Entry* const entry, to_open(id));
+    if (entry->handle) return {};
+    entry->sharing = true;
+    address = entry->cache.address;
+  }
+  const Result<ShareHandle> handle = memory.share(address);
+  const MutexLock lock(mu);
+  if (Entry* entry = find(id)) {
+    entry->sharing = false;
+    if (handle.ok()) entry->handle = *handle;
+  }
+  changed.notify_all();
+  return handle.status();
+}
+
+Result<Message> CacheTransfer::Impl::lease(std::int64_t id) {
+  KV_RETURN_IF_ERROR(refuse_local(id));
+  KV_RETURN_IF_ERROR(share(id));
+  const MutexLock lock(mu);
+  KV_ASSIGN_OR_RETURN(Entry* const entry, to_open(id));  // a drop may have begun meanwhile
   Message reply{{"status", "success"},
-                {"handle", hex(*entry->handle)},
-                {"bytes", static_cast<std::int64_t>(entry->cache.bytes)}};
+                {"handle", hex(entry->handle.value())},
+                {"bytes", static_cast<std::int64_t>(entry->cache.bytes)},
+                {"generation", generation}};
   entry->leases.insert(Listener::connection());
-  entry->opened = true;
   note<"transfer.lease">(id, Listener::connection());
   return reply;
 }
@@ -181,74 +243,57 @@ void CacheTransfer::Impl::connection_ended(std::int64_t connection) {
 
 Result<CacheTransfer::Cache> CacheTransfer::build(std::size_t bytes, Readers readers) {
   if (bytes == 0 || bytes % kCacheUnit != 0) {
-    return Status::error(Code::kInvalidArgument, "transfer.build", std::to_string(bytes) + " bytes",
-                         0, "expected a multiple of " + std::to_string(kCacheUnit));
+    return Status::error(Code::kInvalidArgument, kBuild, std::to_string(bytes) + " bytes", 0,
+                         "expected a multiple of " + std::to_string(kCacheUnit));
   }
   Cache cache;
   cache.bytes = bytes;
   KV_ASSIGN_OR_RETURN(cache.id, impl_->begin_build());
-  std::optional<ShareHandle> handle;
-  const Status status = impl_->make(cache, readers, &handle);
-  impl_->end_build(cache, handle, status.ok());
-  if (!status.ok()) return status;
+  const Result<DeviceAddress> address = impl_->memory.allocate(bytes);
+  cache.address = address.value_or(0);
+  KV_RETURN_IF_ERROR(impl_->end_build(cache, readers));
+  if (!address.ok()) return address.status();
+  if (step<"transfer.share_on_request">(cache.id)) {
+    step_done<"transfer.share_on_request">(cache.id);
+  } else {
+    static_cast<void>(impl_->share(cache.id));  // the defect: in vain, if nobody asks
+  }
   return cache;
 }
 
 Result<std::int64_t> CacheTransfer::Impl::begin_build() {
   const MutexLock lock(mu);
-  if (stopping) {
-    return Status::error(Code::kFailedPrecondition, "transfer.build", {}, 0,
-                         "the transfer is shutting down");
-  }
+  if (stopping) return shutting_down();
   try {
     // Before there is anything to lose.
     entries[last_id + 1].working = true;
   } catch (const std::bad_alloc&) {
-    return Status::error(Code::kOutOfMemory, "transfer.build");
+    return Status::error(Code::kOutOfMemory, kBuild);
   }
   return ++last_id;
 }
 
-// On failure a cache that has an address still is somebody's to free.
-Status CacheTransfer::Impl::make(Cache& cache, Readers readers,
-                                 std::optional<ShareHandle>* handle) {
-  KV_ASSIGN_OR_RETURN(cache.address, memory.allocate(cache.bytes));
-  if (readers == Readers::kOwnWorker && step<"transfer.keep_local">(cache.id)) {
-    // Shared in vain, a framework would keep it for ever.
-    step_done<"transfer.keep_local">(cache.id);
-    return {};
-  }
-  const Result<ShareHandle> shared = memory.share(cache.address);
-  if (shared.ok()) {
-    *handle = *shared;
-    return {};
-  }
-  const Status undone = memory.free(cache.address);
-  if (undone.ok()) {
-    cache.address = 0;
-  } else {
-    say(Severity::kError, name_of(cache.id) + ": kept until shutdown: " + undone.to_string());
-  }
-  return shared.status();
-}
-
-void CacheTransfer::Impl::end_build(const Cache& cache, const std::optional<ShareHandle>& handle,
-                                    bool built) {
+// A shutdown that came meanwhile waits for this, and gives the cache back.
+Status CacheTransfer::Impl::end_build(const Cache& cache, Readers readers) {
   const MutexLock lock(mu);
   Entry* entry = find(cache.id);
   entry->working = false;
   entry->cache = cache;
-  entry->handle = handle;
-  entry->dropping = !built || stopping;
+  entry->readers = readers;
   if (cache.address == 0) entries.erase(cache.id);
   changed.notify_all();
+  return stopping ? shutting_down() : Status();
 }
 
 Result<CacheTransfer::Cache> CacheTransfer::find(std::int64_t id) const {
   const MutexLock lock(impl_->mu);
-  const Impl::Entry* entry = impl_->find(id);
+  const Impl::Entry* entry = impl_->find_built(id);
   if (entry == nullptr) return refused(Code::kNotFound, "transfer.find", id, "there is none");
   return entry->cache;
+}
+
+std::int64_t CacheTransfer::generation() const {
+  return impl_->generation;
 }
 
 std::size_t CacheTransfer::leases(std::int64_t id) const {
@@ -299,7 +344,7 @@ std::optional<StopResult> CacheTransfer::Impl::take_over(std::int64_t id, Time d
   }
   const auto free = [this, id]() KV_NO_THREAD_SAFETY_ANALYSIS {
     const Entry* entry = find(id);
-    return entry == nullptr || !entry->working;
+    return entry == nullptr || !(entry->working || entry->sharing);
   };
   if (!free() && !clock.wait(lock, changed, deadline, "transfer.drop.second", free)) {
     return StopResult::kNotDrained;
@@ -341,17 +386,27 @@ StopResult CacheTransfer::Impl::drain_and_free(Entry& entry, Time deadline, Stat
     step_done<"transfer.drop.defer">(id);
     return StopResult::kNotDrained;
   }
-  bool readers_were = false;
-  if (left == 0) {
-    const MutexLock lock(mu);
-    readers_were = std::exchange(entry.opened, false);
-  }
-  if (readers_were) memory.readers_gone(entry.cache.address);
-  const Status status = memory.free(entry.cache.address);
+  Status status = left == 0 ? unshare(entry) : Status();
+  if (status.ok()) status = memory.free(entry.cache.address);
   if (status.ok()) return StopResult::kDone;
   say(Severity::kError, name_of(id) + ": not freed: " + status.to_string());
   if (why != nullptr) *why = status;
   return StopResult::kFailed;
+}
+
+// Whether a reader ever opened it makes no difference: a lease is enough to have shared it.
+Status CacheTransfer::Impl::unshare(Entry& entry) {
+  const std::int64_t id = entry.cache.id;
+  {
+    const MutexLock lock(mu);
+    if (!entry.handle) return {};
+  }
+  if (!step<"transfer.unshare">(id)) return {};
+  const Status status = memory.unshare(entry.cache.address);
+  step_done<"transfer.unshare">(id);
+  const MutexLock lock(mu);
+  if (status.ok()) entry.handle.reset();
+  return status;
 }
 
 StopResult CacheTransfer::shutdown(Status* why) {

@@ -1,11 +1,15 @@
 // KV caches that other workers may read. A cache that only its own worker reads stays local and is
-// never shared. One that others read is shared once, when it is built, and read under leases: a
-// reader (transfer_reader.h) asks for one, opens the memory, reads, and gives the lease back. A
-// drop takes no new readers, waits for those it has up to a limit, and only then frees.
+// never shared. One that others may read is shared once, when the first of them asks, and read
+// under leases: a reader (transfer_reader.h) asks for one, opens the memory, reads, and gives the
+// lease back. A drop takes no new readers, waits for those it has up to a limit, takes the share
+// back if there was one, and only then frees.
 //
 // A lease ends with the release, or with the connection that it came by: a dead reader holds up
-// nobody. Requests come over a listener of the transfer's own and make no driver call:
-//   {"cmd": "open_cache", "cache": id}     {"status": "success", "handle": 128 hex digits, "bytes"}
+// nobody. It names the generation of its producer: the numbers of caches begin anew with each.
+// Requests come over a listener of the transfer's own; the first one for a cache makes a driver
+// call, which others wait for:
+//   {"cmd": "open_cache", "cache": id}     {"status": "success", "handle": 128 hex digits, "bytes",
+//                                           "generation"}
 //   {"cmd": "release_cache", "cache": id}  {"status": "success"}
 // The stop of the listener ends all leases, so the caches are dropped before it.
 //
@@ -24,10 +28,10 @@
 #include <string_view>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/listener/listener.h"
 #include "kvcore/base/log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/driver/vmm.h"
+#include "kvcore/listener/listener.h"
 
 namespace kv {
 
@@ -38,11 +42,11 @@ class CacheMemory {
   virtual ~CacheMemory() = default;
   virtual Result<DeviceAddress> allocate(std::size_t bytes) = 0;
   virtual Status free(DeviceAddress address) = 0;
-  // Names the memory for other processes. Frameworks count each share, and only a reader's release
-  // takes it back: whatever is shared in vain may never be freed.
+  // Names the memory for other processes. Frameworks count each share, opened or not, and what is
+  // freed with shares that were not taken back may stay for ever.
   virtual Result<ShareHandle> share(DeviceAddress address) = 0;
-  // The share was opened, and nobody has it open any more. Once for each share.
-  virtual void readers_gone(DeviceAddress address) = 0;
+  // Takes a share back: nobody has it open, and nobody will open it. Once for each.
+  virtual Status unshare(DeviceAddress address) = 0;
 };
 
 // The driver's own, which counts by itself who has the memory open.
@@ -52,7 +56,7 @@ class DriverMemory final : public CacheMemory {
   Result<DeviceAddress> allocate(std::size_t bytes) override { return vmm_.allocate(bytes); }
   Status free(DeviceAddress address) override { return vmm_.free(address); }
   Result<ShareHandle> share(DeviceAddress address) override { return vmm_.share(address); }
-  void readers_gone(DeviceAddress) override {}
+  Status unshare(DeviceAddress) override { return {}; }
 
  private:
   Vmm& vmm_;
@@ -87,14 +91,15 @@ class CacheTransfer {
     std::size_t bytes = 0;
   };
   enum class Readers : std::uint8_t { kOwnWorker, kOthers };
-  // On failure nothing is left, or, where the driver refused that too, what is left is given back
-  // by shutdown(). kInvalidArgument: no multiple of kCacheUnit. kFailedPrecondition: shutdown() has
-  // begun.
+  // On failure nothing is left. kInvalidArgument: no multiple of kCacheUnit. kFailedPrecondition:
+  // shutdown() has begun; if meanwhile, it also gives this one back.
   Result<Cache> build(std::size_t bytes, Readers readers);
-  // kNotFound: never built, or dropped.
+  // kNotFound: never built, not yet, or dropped.
   Result<Cache> find(std::int64_t id) const;
   // How many readers hold a lease on it now.
   std::size_t leases(std::int64_t id) const;
+  // Of all transfers of this machine no other has this number; more than 0.
+  std::int64_t generation() const;
 
   // kDone: freed; also if that was done before. kNotDrained: a reader held it until the limit;
   // nothing was freed, it takes no new readers, call again. kFailed: the driver refused; likewise.

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
-#include "kvcore/wire/frame.h"
 #include "kvcore/hook.h"
+#include "kvcore/wire/frame.h"
 #include "kvcore/wire/pickle.h"
 #include "kvcore/wire/socket_place.h"
 
@@ -21,6 +21,10 @@ constexpr std::uint32_t kMaxReply = 64u << 10;  // bytes; an error with its word
 
 std::string name_of(std::int64_t cache) {
   return "cache " + std::to_string(cache);
+}
+
+Status gone(const char* operation, std::int64_t cache, std::string_view why) {
+  return Status::error(Code::kUnavailable, operation, name_of(cache), 0, why);
 }
 
 Status broken(std::string_view what) {
@@ -48,6 +52,7 @@ Result<ShareHandle> parse_handle(std::string_view text) {
 struct Offer {
   ShareHandle handle;
   std::size_t bytes = 0;
+  std::int64_t generation = 0;
 };
 
 Result<Offer> parse_offer(const Message& reply) {
@@ -57,6 +62,7 @@ Result<Offer> parse_offer(const Message& reply) {
   KV_ASSIGN_OR_RETURN(const std::int64_t bytes, integer_field(reply, "bytes"));
   if (bytes <= 0) return broken("bytes: expected more than 0");
   offer.bytes = static_cast<std::size_t>(bytes);
+  KV_ASSIGN_OR_RETURN(offer.generation, integer_field(reply, "generation"));
   return offer;
 }
 
@@ -65,43 +71,60 @@ Result<Offer> parse_offer(const Message& reply) {
 Result<std::unique_ptr<CacheReader>> CacheReader::connect(const std::string& socket_path, Vmm& vmm,
                                                           Clock& clock, Nanos timeout) {
   KV_ASSIGN_OR_RETURN(UniqueFd fd, connect_socket(socket_path));
-  return std::unique_ptr<CacheReader>(new CacheReader(std::move(fd), vmm, clock, timeout));
+  return std::unique_ptr<CacheReader>(
+      new CacheReader(socket_path, std::move(fd), vmm, clock, timeout));
 }
 
 // ---- caches
 
 Result<CacheReader::View> CacheReader::open(std::int64_t cache) {
-  Opening& opening = open_[cache];  // before there is anything to lose
-  if (opening.count == 0) {
-    const Result<View> view = open_first(cache);
-    if (!view.ok()) {
-      open_.erase(cache);
-      return view;
-    }
-    opening.view = *view;
+  const auto held = open_.find(cache);
+  if (held != open_.end()) {
+    KV_RETURN_IF_ERROR(check_lease("transfer.open", cache));
+    ++held->second.count;
+    return held->second.view;
   }
-  ++opening.count;
-  return opening.view;
+  if (!connected() && open_.empty()) KV_RETURN_IF_ERROR(connect_anew());
+  Opening& opening = open_[cache];  // before there is anything to lose
+  const Result<View> view = open_first(cache);
+  if (view.ok()) {
+    opening = {*view, 1};
+  } else {
+    open_.erase(cache);
+  }
+  return view;
 }
 
 Result<CacheReader::View> CacheReader::open_first(std::int64_t cache) {
   KV_ASSIGN_OR_RETURN(const Message reply, ask("open_cache", cache));
-  const Result<Offer> offer = parse_offer(reply);
-  Status status = offer.status();
-  if (offer.ok()) {
-    const Result<DeviceAddress> opened = vmm_.open_shared(offer->handle);
-    if (opened.ok()) return View{*opened, offer->bytes};
-    status = opened.status();
-  }
-  if (step<"transfer.open.undo">(cache)) {
+  Result<View> view = open_offered(cache, reply);
+  if (!view.ok() && step<"transfer.open.undo">(cache)) {
     // The producer would wait for a reader that has nothing open.
     static_cast<void>(ask("release_cache", cache));
     step_done<"transfer.open.undo">(cache);
   }
-  return status;
+  return view;
+}
+
+Result<CacheReader::View> CacheReader::open_offered(std::int64_t cache, const Message& reply) {
+  KV_ASSIGN_OR_RETURN(const Offer offer, parse_offer(reply));
+  for (const auto& [other, opening] : open_) {
+    if (opening.count == 0 || opening.view.generation == offer.generation) continue;
+    return gone("transfer.open", cache,
+                "another producer answers than that of " + name_of(other) +
+                    ", which is to be released first");
+  }
+  KV_ASSIGN_OR_RETURN(const DeviceAddress address, vmm_.open_shared(offer.handle));
+  return View{address, offer.bytes, offer.generation};
 }
 
 Result<CacheReader::View> CacheReader::view(std::int64_t cache) const {
+  const Result<View> view = orphan(cache);
+  if (view.ok()) KV_RETURN_IF_ERROR(check_lease("transfer.view", cache));
+  return view;
+}
+
+Result<CacheReader::View> CacheReader::orphan(std::int64_t cache) const {
   const auto entry = open_.find(cache);
   if (entry == open_.end()) {
     return Status::error(Code::kNotFound, "transfer.view", name_of(cache), 0, "it is not open");
@@ -138,20 +161,46 @@ Status CacheReader::release_all() {
 
 // ---- the connection
 
+// Nothing comes unasked: what can be read is the end.
+bool CacheReader::connected() const {
+  if (!fd_) return false;
+  char byte = 0;
+  ssize_t n = 0;
+  do {
+    n = ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  return n < 0 && errno == EAGAIN;
+}
+
+Status CacheReader::connect_anew() {
+  fd_.reset();
+  KV_ASSIGN_OR_RETURN(fd_, connect_socket(path_));
+  return {};
+}
+
+Status CacheReader::check_lease(const char* operation, std::int64_t cache) const {
+  if (!step<"transfer.lease.check">(cache)) return {};
+  const bool holds = connected();
+  step_done<"transfer.lease.check">(cache);
+  if (holds) return {};
+  return gone(operation, cache,
+              "its lease has ended with the producer or the connection: it is to be released");
+}
+
 Result<Message> CacheReader::ask(const char* command, std::int64_t cache) {
   Result<Message> reply = exchange({{"cmd", command}, {"cache", cache}});
-  if (!reply.ok()) {
+  Result<std::string> status = reply.ok() ? text_field(*reply, "status") : reply.error();
+  if (!status.ok()) {
     fd_.reset();  // a late reply would be taken for the next one's; the leases end with it
-    const Status& why = reply.error();
+    const Status& why = status.error();
     return Status::error(why.code(), "transfer.request", name_of(cache) + ": " + command,
                          why.native(), why.text());
   }
-  KV_ASSIGN_OR_RETURN(const std::string status, text_field(*reply, "status"));
-  if (status == "success") return reply;
+  if (*status == "success") return reply;
   const Result<std::string> words = text_field(*reply, "message");
   return Status::error(Code::kFailedPrecondition, "transfer.request",
                        name_of(cache) + ": " + command, 0,
-                       words.ok() ? *words : "the producer refuses: " + status);
+                       words.ok() ? *words : "the producer refuses: " + *status);
 }
 
 Result<Message> CacheReader::exchange(const Message& request) {

@@ -233,44 +233,104 @@ class MemoryDouble : public CacheMemory {
   MOCK_METHOD(Result<DeviceAddress>, allocate, (std::size_t bytes), (override));
   MOCK_METHOD(Status, free, (DeviceAddress address), (override));
   MOCK_METHOD(Result<ShareHandle>, share, (DeviceAddress address), (override));
-  MOCK_METHOD(void, readers_gone, (DeviceAddress address), (override));
+  MOCK_METHOD(Status, unshare, (DeviceAddress address), (override));
 };
 
-TEST_F(TransferTest, TheFrameworkHearsThatReadersAreGoneOnceAndBeforeTheFree) {
+TEST_F(TransferTest, AShareIsTakenBackOnceAndBeforeTheFree) {
   StrictMock<MemoryDouble> memory;
   world_.start(memory);
   const Status refused = Status::error(Code::kDriver, "free", "", 999);
   const InSequence in_order;
   EXPECT_CALL(memory, allocate(kCacheUnit)).WillOnce(Return(DeviceAddress{64}));
   EXPECT_CALL(memory, share(64)).WillOnce(Return(ShareHandle{}));
-  EXPECT_CALL(memory, readers_gone(64));
+  EXPECT_CALL(memory, unshare(64)).WillOnce(Return(refused)).WillOnce(Return(Status()));
   EXPECT_CALL(memory, free(64)).WillOnce(Return(refused)).WillOnce(Return(Status()));
   const auto cache = world_.build();
   RawClient client;
   ASSERT_EQ(client.connect(world_.socket()), 0);
   ask(client, request("open_cache", cache.id));
   ask(client, request("release_cache", cache.id));
-  Status why;
-  EXPECT_EQ(transfer().drop(cache.id, &why), StopResult::kFailed);
-  EXPECT_EQ(why.native(), 999);
+  for (int refusals = 0; refusals < 2; ++refusals) {  // of the unshare, of the free
+    Status why;
+    EXPECT_EQ(transfer().drop(cache.id, &why), StopResult::kFailed);
+    EXPECT_EQ(why.native(), 999);
+  }
   EXPECT_THAT(world_.logged(), HasSubstr("cache 1: not freed"));
   EXPECT_EQ(transfer().drop(cache.id), StopResult::kDone);
 }
 
-TEST_F(TransferTest, AShareThatNobodyOpenedIsNotSaidToHaveHadReaders) {
+TEST_F(TransferTest, WhatNobodyAsksForIsNeverShared) {
   StrictMock<MemoryDouble> memory;
   world_.start(memory);
   EXPECT_CALL(memory, allocate(_)).WillOnce(Return(DeviceAddress{64}));
-  EXPECT_CALL(memory, share(64)).WillOnce(Return(ShareHandle{}));
   EXPECT_CALL(memory, free(64)).WillOnce(Return(Status()));
   EXPECT_EQ(transfer().drop(world_.build().id), StopResult::kDone);
 }
 
-TEST_F(TransferTest, AFailedShareFreesWhatWasAllocated) {
+TEST_F(TransferTest, AFailedShareIsToldToItsReaderAndTriedAgainForTheNext) {
+  const auto cache = world_.build();
+  RawClient client;
+  ASSERT_EQ(client.connect(world_.socket()), 0);
   world_.producer_vmm.fault = [](const std::string& call, int) { return call == "share" ? 2 : 0; };
-  EXPECT_EQ(transfer().build(kCacheUnit, kOthers).status().code(), Code::kOutOfMemory);
-  EXPECT_THAT(world_.producer_vmm.calls(), ElementsAre("allocate", "share", "free"));
+  EXPECT_THAT(ask(client, request("open_cache", cache.id)), HasSubstr("out_of_memory"));
+  EXPECT_EQ(transfer().leases(cache.id), 0u);
+  world_.producer_vmm.fault = nullptr;
+  EXPECT_EQ(ask(client, request("open_cache", cache.id)), "success");
+  EXPECT_EQ(ask(client, request("release_cache", cache.id)), "success");
+  EXPECT_EQ(transfer().drop(cache.id), StopResult::kDone);
+  EXPECT_THAT(world_.producer_vmm.calls(), ElementsAre("allocate", "share", "share", "free"));
   world_.expect_clean();
+}
+
+TEST_F(TransferTest, ADropThatComesWhileItIsBeingSharedTakesTheShareBack) {
+  StrictMock<MemoryDouble> memory;
+  world_.start(memory);
+  std::future<StopResult> late, dropped;
+  const InSequence in_order;
+  EXPECT_CALL(memory, allocate(_)).WillOnce(Return(DeviceAddress{64}));
+  EXPECT_CALL(memory, share(64)).WillOnce([&](DeviceAddress) {
+    late = drop(1);
+    world_.moments.await("clock.wait", 1, "transfer.drop.second");
+    world_.clock.set(Time(kLimit));
+    EXPECT_EQ(result(late), StopResult::kNotDrained);
+    dropped = drop(1);
+    world_.moments.await("clock.wait", 2, "transfer.drop.second");
+    return Result<ShareHandle>(ShareHandle{});
+  });
+  EXPECT_CALL(memory, unshare(64)).WillOnce(Return(Status()));
+  EXPECT_CALL(memory, free(64)).WillOnce(Return(Status()));
+  const auto cache = world_.build();
+  RawClient client;
+  ASSERT_EQ(client.connect(world_.socket()), 0);
+  EXPECT_THAT(ask(client, request("open_cache", cache.id)), HasSubstr("being dropped"));
+  EXPECT_EQ(result(dropped), StopResult::kDone);
+}
+
+TEST_F(TransferTest, WhatIsStillBeingBuiltIsNotThereAndAShutdownMeanwhileGivesItBack) {
+  StrictMock<MemoryDouble> memory;
+  world_.start(memory);
+  RawClient client;
+  ASSERT_EQ(client.connect(world_.socket()), 0);
+  std::future<StopResult> stopped;
+  const InSequence in_order;
+  EXPECT_CALL(memory, allocate(_)).WillOnce([&](std::size_t) {
+    EXPECT_EQ(transfer().find(1).status().code(), Code::kNotFound);
+    EXPECT_THAT(ask(client, request("open_cache", 1)), HasSubstr("there is none"));
+    stopped = std::async(std::launch::async, [this] { return transfer().shutdown(); });
+    world_.moments.await("clock.wait", 1, "transfer.drop.second");
+    return Result<DeviceAddress>(DeviceAddress{64});
+  });
+  EXPECT_CALL(memory, free(64)).WillOnce(Return(Status()));
+  EXPECT_EQ(transfer().build(kCacheUnit, kOthers).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(result(stopped), StopResult::kDone);
+}
+
+TEST_F(TransferTest, EveryProducerHasAGenerationOfItsOwn) {
+  const std::int64_t first = transfer().generation();
+  world_.start(world_.memory);
+  EXPECT_GT(first, 0);
+  EXPECT_GT(transfer().generation(), 0);
+  EXPECT_NE(transfer().generation(), first);
 }
 
 // Two caches are built, read and dropped while the driver refuses one call, and in a second round
@@ -288,6 +348,12 @@ TEST_F(TransferTest, WhicheverDriverCallFailsNothingIsLostForGood) {
       };
       const auto local = transfer().build(kCacheUnit, kOwnWorker);
       const auto shared = transfer().build(kCacheUnit, kOthers);
+      if (shared.ok()) {
+        RawClient client;
+        ASSERT_EQ(client.connect(world_.socket()), 0);
+        ask(client, request("open_cache", shared->id));
+        ask(client, request("release_cache", shared->id));
+      }
       if (local.ok()) static_cast<void>(transfer().drop(local->id));
       if (shared.ok()) static_cast<void>(transfer().drop(shared->id));
       world_.producer_vmm.fault = nullptr;
