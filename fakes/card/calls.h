@@ -1,6 +1,6 @@
 // Every exported call is a named moment of the drill: "driver.cuMemMap", a fault whose injected
-// code the call answers (or success, without being made). The names carry no version suffix. The moment lies before everything else
-// in the call, outside every lock of the card.
+// code the call answers (or success, without being made). The names carry no version suffix. The
+// moment lies before everything else in the call, outside every lock of the card.
 //
 // Threads: any. Ownership: static.
 #ifndef FAKES_CARD_CALLS_H_

@@ -47,8 +47,8 @@ std::string outcome(const Result<Message>& reply) {
 
 void build_cache(const Call& call) {
   const auto bytes = static_cast<std::size_t>(call.number("bytes", kCacheBytes));
-  const auto readers = call.truth("shared") ? CacheTransfer::Readers::kOthers
-                                                             : CacheTransfer::Readers::kOwnWorker;
+  const auto readers =
+      call.truth("shared") ? CacheTransfer::Readers::kOthers : CacheTransfer::Readers::kOwnWorker;
   const auto cache = call.worker.caches->transfer().build(bytes, readers);
   if (!cache.ok()) return call.answer(cache.status());
   call.answer(std::to_string(cache->id));
@@ -57,8 +57,7 @@ void build_cache(const Call& call) {
 void stamp_cache(const Call& call) {
   const auto cache = call.worker.caches->transfer().find(call.number("cache"));
   if (!cache.ok()) return call.answer(cache.status());
-  call.answer(
-      write_stamps(call.runtime.vmm(), cache->address, cache->bytes, call.number("value")));
+  call.answer(write_stamps(call.runtime.vmm(), cache->address, cache->bytes, call.number("value")));
 }
 
 void drop_cache(const Call& call) {

@@ -88,7 +88,7 @@ void Board::Impl::make(const Options& options) {
   view.head->order_generation.store(1);
   view.head->clock_ns.store(options.start_ns);
   constexpr std::string_view kNames[kActions] = {"hold",   "fail", "skip",   "crash",
-                                                  "freeze", "run",  "pretend"};
+                                                 "freeze", "run",  "pretend"};
   for (std::uint32_t i = 0; i < kActions; ++i) {
     view.head->action_names[i] = put_text(view, kNames[i], kMaxNote);
   }

@@ -24,7 +24,7 @@ static void* serve(void* unused) {
     char bytes[256];
     ssize_t n = read(peer, bytes, sizeof bytes);
     if (n <= 0) continue;
-    kvdrill_point(&received, n); /* a drill may hold the thread here, crash it, ... */
+    kvdrill_point(&received, n);               /* a drill may hold the thread here, crash it, ... */
     int error = kvdrill_fault(&send_fault, n); /* ... or make this fail, or pretend */
     if (error == 0 && write(peer, bytes, (size_t)n) != n) error = -1;
     if (error == KVDRILL_PRETEND) error = 0;
@@ -39,7 +39,8 @@ static void shut_down(void* engine, const char* arguments, kvdrill_reply* reply)
   shutdown(listening, SHUT_RDWR); /* ends accept() */
   pthread_join(thread, NULL);
   close(listening);
-  if (kvdrill_step(&unlink_step, 0)) { /* a protection: a drill may leave it out, to see who notices */
+  if (kvdrill_step(&unlink_step,
+                   0)) { /* a protection: a drill may leave it out, to see who notices */
     unlink(place.sun_path);
     kvdrill_done(&unlink_step, 0, 0);
   }

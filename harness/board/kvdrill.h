@@ -135,8 +135,8 @@ int kvdrill_clock_is_manual(void);
 /* Nanoseconds: the drill's clock, or CLOCK_MONOTONIC. */
 int64_t kvdrill_now(void);
 /* `moved(user, now)` is called on the command thread after every move of a manual clock; the drill
- * goes on when it has returned. One callback per process; set it before kvdrill_ready(), also before
- * kvdrill_attach(). */
+ * goes on when it has returned. One callback per process; set it before kvdrill_ready(), also
+ * before kvdrill_attach(). */
 void kvdrill_on_clock(void (*moved)(void* user, int64_t now), void* user);
 
 #pragma GCC visibility pop

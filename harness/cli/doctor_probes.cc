@@ -21,8 +21,8 @@
 #include <fstream>
 #include <system_error>
 
-#include "harness/process/process_internal.h"
 #include "harness/drill/run_folder.h"
+#include "harness/process/process_internal.h"
 #include "harness/process/stacks.h"
 
 namespace kv::drill {

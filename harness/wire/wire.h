@@ -47,7 +47,8 @@ struct Value {
 // {"status": "success", "created": true}, on one line: for people, and for arguments of commands.
 // Bytes of a text that are not UTF-8 become U+FFFD; what is no number, or endless, becomes null.
 std::string to_json(const Value& value);
-// JSON text to a Value; why not, otherwise. Integers beyond 64 bits, doubled keys and more than 64 levels are refused.
+// JSON text to a Value; why not, otherwise. Integers beyond 64 bits, doubled keys and more than 64
+// levels are refused.
 tl::expected<Value, std::string> from_json(std::string_view text);
 
 // Protocol 4, byte for byte as CPython's pickle.dumps(value, protocol=4) for values of these kinds.

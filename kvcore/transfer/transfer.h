@@ -70,10 +70,10 @@ inline constexpr std::size_t kCacheUnit = 2u << 20;
 Result<std::string> transfer_socket(std::string_view root, std::string_view ipc_name, int rank);
 
 struct TransferOptions {
-  std::string socket_path;  // see transfer_socket()
-  std::string socket_root;  // as ListenerOptions
+  std::string socket_path;                      // see transfer_socket()
+  std::string socket_root;                      // as ListenerOptions
   Nanos drain_limit = std::chrono::seconds(5);  // of drops; also ListenerOptions::lock_limit
-  std::string label = "transfer";  // of its thread and its log lines
+  std::string label = "transfer";               // of its thread and its log lines
 };
 
 class CacheTransfer {
