@@ -1,6 +1,6 @@
 // The part of the CUDA driver interface that the card answers: its types, under the names that
 // cuda.h gives them but in a namespace of our own, so that the card builds without the toolkit.
-// Where cuda.h is present, abi_test.cc compares sizes, offsets and values with it.
+// Where cuda.h is present, a test compares sizes, offsets and values with it (cuda_abi_check.cc).
 //
 // Threads: types only. Ownership: types only.
 #ifndef FAKES_CARD_CUDA_ABI_H_

@@ -29,12 +29,24 @@ void Lifeline::cut() {
   write_ = -1;
 }
 
+void take_signals() {
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 Interrupts::Interrupts() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    // As a blocked one it would come all the same.
+    if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) {
+      sigaddset(&set, signal);
+    }
+  }
   ::sigprocmask(SIG_BLOCK, &set, &before_);
   fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ >= 0) return;

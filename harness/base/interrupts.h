@@ -24,7 +24,14 @@ class Lifeline {
   int read_ = -1, write_ = -1;
 };
 
-// SIGINT, SIGTERM and SIGHUP as a descriptor while this lives; as they were afterwards.
+// For the start of a program: what it cannot work with as its parent left it. SIGCHLD that is
+// ignored would take the ends of its children from it, and a signal that is blocked would never
+// come; a file that may not grow shall be told by a write that fails, not by SIGXFSZ. What else is
+// ignored stays so: a parent that says so (nohup) means it.
+void take_signals();
+
+// SIGINT, SIGTERM and SIGHUP as a descriptor while this lives, those that are not ignored; as they
+// were afterwards.
 class Interrupts {
  public:
   Interrupts();  // throws std::system_error

@@ -96,6 +96,16 @@ TEST_F(ContractTest, AFaultFailsAsOftenAsItWasTold) {
   EXPECT_EQ(rest(send("kept")), "kept");
 }
 
+TEST_F(ContractTest, OutlivesAPeerThatGoesAwayWithoutItsAnswer) {
+  const auto hold = drill_.board.give({.action = Action::kHold, .site = "echo.received"});
+  const int fd = send("abc");
+  drill_.wait_for(EventKind::kActed, "echo.received");
+  ::close(fd);
+  drill_.board.release(hold);
+  EXPECT_EQ(drill_.wait_for(EventKind::kDone, "echo.send").value, -1);
+  EXPECT_EQ(rest(send("kept")), "kept");
+}
+
 TEST_F(ContractTest, ASkippedStepIsLeftOut) {
   drill_.board.give({.action = Action::kSkip, .site = "echo.stop.unlink"});
   EXPECT_EQ(shut_down(), "done");

@@ -26,7 +26,8 @@ static void* serve(void* unused) {
     if (n <= 0) continue;
     kvdrill_point(&received, n);               /* a drill may hold the thread here, crash it, ... */
     int error = kvdrill_fault(&send_fault, n); /* ... or make this fail, or pretend */
-    if (error == 0 && write(peer, bytes, (size_t)n) != n) error = -1;
+    /* Without the flag a peer that went away ends the process by SIGPIPE. */
+    if (error == 0 && send(peer, bytes, (size_t)n, MSG_NOSIGNAL) != n) error = -1;
     if (error == KVDRILL_PRETEND) error = 0;
     kvdrill_done(&send_fault, n, error);
   }

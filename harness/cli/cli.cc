@@ -1,8 +1,17 @@
 #include "harness/cli/cli.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
+#include <charconv>
+#include <limits>
 #include <map>
+#include <string_view>
+#include <system_error>
+
+#include "harness/report/report.h"
+#include "harness/scenario/names.h"
 
 namespace kv::drill {
 namespace {
@@ -16,6 +25,25 @@ constexpr const char* kFooter =
     "Environment: NO_COLOR (no colours), CI (no progress line), GITHUB_ACTIONS (annotations),\n"
     "XDG_CACHE_HOME (default ~/.cache; kvdrill/last-failed/ below it is for --last-failed).";
 constexpr std::uint64_t kMost = 1'000'000;
+
+// In digits, and nothing else that a conversion would take for a number.
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool padded = text.size() > 1 && text.front() == '0';
+  if (error != std::errc() || end != text.data() + text.size() || padded) return std::nullopt;
+  return number;
+}
+
+CLI::Validator whole(std::uint64_t least, std::uint64_t most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        const auto number = whole_number(text);
+        if (number && *number >= least && *number <= most) return std::string();
+        return fmt::format("'{}', expected a whole number from {} to {}", text, least, most);
+      },
+      "");
+}
 
 // An empty value is a variable that was not set, or a slip.
 const CLI::Validator& not_empty() {
@@ -47,13 +75,13 @@ void add_paths(CLI::App* command, CommandLine* line) {
 
 void add_running(CLI::App* command, CommandLine* line) {
   command->add_option("-j,--jobs", line->jobs, "Drills side by side (default: one per core)")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole(0, 1024))
       ->type_name("N");
   command->add_option("--format", line->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("text|json");
   command->add_option("--repeat", line->repeat, "Run each drill, or proof, N times")
-      ->check(CLI::Range(std::uint64_t{1}, kMost))
+      ->check(whole(1, kMost))
       ->type_name("N");
   command->add_option("--report", line->report_folder, "Bring DIR/index.html up to date")
       ->check(not_empty())
@@ -67,11 +95,13 @@ void add_running(CLI::App* command, CommandLine* line) {
 void add_choosing(CLI::App* run, CommandLine* line, std::string* shard) {
   run->add_flag("--until-fail", line->until_fail, "Stop at the first run that does not pass");
   run->add_option("--max-fail", line->max_fail, "Stop after N runs that did not pass")
-      ->check(CLI::Range(std::uint64_t{1}, kMost))
+      ->check(whole(1, kMost))
       ->type_name("N");
   run->add_flag("--last-failed", line->last_failed,
                 "Only drills that did not pass when they last ran, started from this folder");
-  run->add_option("--shuffle", line->shuffle, "Run in an order drawn from SEED")->type_name("SEED");
+  run->add_option("--shuffle", line->shuffle, "Run in an order drawn from SEED")
+      ->check(whole(0, std::numeric_limits<std::uint64_t>::max()))
+      ->type_name("SEED");
   run->add_option("--shard", *shard, "Run the I-th of N parts of the suite")->type_name("I/N");
   run->add_option("--pause-at", line->pause_at,
                   "Stand still there, for a debugger, until Enter; for one drill, see --filter")
@@ -114,19 +144,46 @@ Command command_of(const CLI::App& app) {
 
 bool parse_shard(const std::string& text, CommandLine* line) {
   if (text.empty()) return true;
-  unsigned long long index = 0, count = 0;
-  char rest = 0;
-  if (std::sscanf(text.c_str(), "%llu/%llu%c", &index, &count, &rest) != 2 || index < 1 ||
-      index > count) {
-    std::fprintf(
-        stderr,
-        "kvdrill: --shard: '%s' is not a part of the suite, expected I/N with 1 <= I <= N (1/4)\n",
-        text.c_str());
+  const auto slash = std::min(text.find('/'), text.size());
+  const auto index = whole_number(std::string_view(text).substr(0, slash));
+  const auto count = whole_number(std::string_view(text).substr(std::min(slash + 1, text.size())));
+  if (!index || !count || *index < 1 || *index > *count || *count > kMost) {
+    complain(fmt::format(
+        "--shard: '{}' is not a part of the suite, expected I/N with 1 <= I <= N <= {} (1/4)", text,
+        kMost));
     return false;
   }
-  line->shard_index = index;
-  line->shard_count = count;
+  line->shard_index = *index;
+  line->shard_count = *count;
   return true;
+}
+
+// Of a command line that is refused: the word that is no command or option, with the nearest one.
+// Empty: the fault is another.
+std::string unknown_word(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2) return {};
+  const std::string first = argv[1];
+  std::vector<std::string> commands;
+  const CLI::App* command = nullptr;
+  for (const CLI::App* one : app.get_subcommands({})) {
+    commands.push_back(one->get_name());
+    if (one->get_name() == first) command = one;
+  }
+  if (command == nullptr) {
+    return fmt::format("unknown command '{}'{}", first, expected_one(first, commands));
+  }
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word(argv[i]);
+    if (!word.starts_with("--")) continue;
+    const std::string name(word.substr(0, word.find('=')));
+    if (std::find(options.begin(), options.end(), name) != options.end()) continue;
+    return fmt::format("{}: unknown option {}{}", first, name, expected_one(name, options));
+  }
+  return {};
 }
 
 }  // namespace
@@ -136,6 +193,7 @@ Parsed parse_command_line(int argc, char** argv) {
   std::string shard;
   CLI::App app{kAbout, "kvdrill"};
   app.footer(kFooter);
+  app.set_version_flag("--version", "kvdrill " KVDRILL_VERSION);
   app.require_subcommand(1);
   CLI::App* run = app.add_subcommand("run", "Run drills and print their verdicts");
   CLI::App* prove = app.add_subcommand(
@@ -150,8 +208,14 @@ Parsed parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return {std::nullopt, code == 0 ? 0 : 2};
+    const bool answered = error.get_exit_code() == 0;  // --help, --version
+    const std::string why = answered ? "" : unknown_word(app, argc, argv);
+    if (why.empty()) {
+      app.exit(error);
+    } else {
+      complain(why);
+    }
+    return {std::nullopt, answered ? 0 : 2};
   }
   if (!parse_shard(shard, &line)) return {std::nullopt, 2};
   if (line.paths.empty()) line.paths = {"scenarios"};

@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
 namespace kv::drill {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Parsed parse(std::vector<std::string> words) {
   words.insert(words.begin(), "kvdrill");
@@ -47,9 +53,6 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
       {"run", "--repeat", "many"},
       {"run", "--format", "xml"},
       {"run", "--card", "real"},
-      {"run", "--shard", "4/3"},
-      {"run", "--shard", "0/3"},
-      {"run", "--shard", "1/2x"},
       {"prove", "--until-fail"},
       {"prove", "--last-failed"},
       {"run", "--max-fail", "0"},
@@ -69,10 +72,64 @@ TEST(CommandLine, WrongWordsAreUsageErrors) {
   }
 }
 
-TEST(CommandLine, ANumberOutOfRangeIsToldTheRangeInWholeNumbers) {
+// What is said of a command line that is refused; empty: it is not.
+std::string refusal(const std::vector<std::string>& words) {
   testing::internal::CaptureStderr();
-  parse({"run", "--max-fail", "0"});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("not in range"), HasSubstr("1000000")));
+  const auto parsed = parse(words);
+  const std::string said = testing::internal::GetCapturedStderr();
+  return parsed.line ? "" : said;
+}
+
+TEST(CommandLine, ANumberOutOfRangeIsToldTheRangeInWholeNumbers) {
+  for (const char* option : {"--repeat", "--max-fail"}) {
+    for (const char* value : {"0", "-1", "1000001", "1e25", "1.5", "0x10", "010", "+1", " 1", "",
+                              "18446744073709551617", "99999999999999999999999999"}) {
+      EXPECT_THAT(refusal({"run", option, value}), HasSubstr("from 1 to 1000000"))
+          << option << " " << value;
+    }
+    EXPECT_EQ(refusal({"run", option, "1000000"}), "");
+  }
+  EXPECT_THAT(refusal({"run", "-j", "-1"}), HasSubstr("from 0 to 1024"));
+  EXPECT_THAT(refusal({"run", "--jobs=1025"}), HasSubstr("from 0 to 1024"));
+}
+
+TEST(CommandLine, ASeedIsAnyNumberOf64Bits) {
+  EXPECT_THAT(refusal({"run", "--shuffle", "-1"}), HasSubstr("from 0 to 18446744073709551615"));
+  EXPECT_THAT(refusal({"run", "--shuffle", "18446744073709551616"}), HasSubstr("whole number"));
+  EXPECT_EQ(parse({"run", "--shuffle", "18446744073709551615"}).line->shuffle, ~std::uint64_t{0});
+  EXPECT_EQ(parse({"run", "--shuffle", "0"}).line->shuffle, 0u);
+}
+
+TEST(CommandLine, AShardIsOneOfSomeParts) {
+  for (const char* shard :
+       {"4/3", "0/3", "1/2x", "-1/3", "1/", "/3", "3", "1/1000001", "1/2/3",
+        "18446744073709551617/18446744073709551617", "1/18446744073709551617"}) {
+    EXPECT_THAT(refusal({"run", "--shard", shard}), HasSubstr("1 <= I <= N <= 1000000")) << shard;
+  }
+  EXPECT_EQ(parse({"run", "--shard", "1000000/1000000"}).line->shard_count, 1'000'000u);
+}
+
+TEST(CommandLine, AnUnknownWordIsToldTheNearest) {
+  EXPECT_THAT(refusal({"ruin"}), HasSubstr("unknown command 'ruin', expected one of"));
+  EXPECT_THAT(refusal({"ruin"}), HasSubstr("(nearest: run)"));
+  EXPECT_THAT(refusal({"run", "--repaet=2"}),
+              AllOf(HasSubstr("run: unknown option --repaet"), HasSubstr("(nearest: --repeat)")));
+  EXPECT_THAT(refusal({"prove", "a.toml", "--fromat", "json"}), HasSubstr("(nearest: --format)"));
+  EXPECT_THAT(refusal({"run", "--repeat", "--keep"}), HasSubstr("--repeat")) << "no value";
+}
+
+TEST(CommandLine, TheVersionIsTheProjectsAndNoError) {
+  testing::internal::CaptureStdout();
+  const auto parsed = parse({"--version"});
+  const std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_FALSE(parsed.line);
+  EXPECT_EQ(parsed.exit_code, 0);
+  std::ifstream project(KVDRILL_SOURCE_DIR "/CMakeLists.txt");
+  std::ostringstream text;
+  text << project.rdbuf();
+  ASSERT_THAT(said, StartsWith("kvdrill "));
+  EXPECT_THAT(text.str(),
+              HasSubstr("project(kvdrill VERSION " + said.substr(8, said.find('\n') - 8) + " "));
 }
 
 TEST(CommandLine, TheSmallCommandsHaveTheirNames) {

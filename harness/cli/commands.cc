@@ -59,13 +59,22 @@ void apply_expectation(const Drill& drill, DrillResult* result) {
 }
 
 void print_annotations(std::string_view lines, bool text) {
-  fmt::print(text ? stdout : stderr, "{}", lines);
+  std::fwrite(lines.data(), 1, lines.size(), text ? stdout : stderr);
+}
+
+int no_drill_matches(const CommandLine& line) {
+  complain(
+      fmt::format("no drill matches --filter '{}'; 'kvdrill list' names them all", line.filter));
+  return 2;
 }
 
 int list_command(const Suite& suite, const CommandLine& line) {
   Json all = Json::array();
-  std::uint64_t drills = 0, proofs = 0;
+  std::uint64_t drills = 0, proofs = 0, files = 0;
   for (const Scenario& scenario : suite.scenarios) {
+    const auto any = [&line](const Drill& drill) { return chosen(line.filter, drill); };
+    if (std::none_of(scenario.drills.begin(), scenario.drills.end(), any)) continue;
+    ++files;
     if (line.format == "text") {
       fmt::print("{}\n", one_line(fmt::format("{}: {}", scenario.file, scenario.about)));
     }
@@ -89,7 +98,7 @@ int list_command(const Suite& suite, const CommandLine& line) {
     fmt::print("{}\n", dump_json(all, 1));
   } else {
     fmt::print("{}, {} in {}\n", counted(drills, "drill"), counted(proofs, "proof"),
-               counted(suite.scenarios.size(), "file"));
+               counted(files, "file"));
   }
   return 0;
 }

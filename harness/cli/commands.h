@@ -9,6 +9,8 @@ namespace kv::drill {
 
 int run_command(const Suite& suite, const CommandLine& line);
 int prove_command(const Suite& suite, const CommandLine& line);
+// What is said where --filter leaves nothing.
+int no_drill_matches(const CommandLine& line);
 int list_command(const Suite& suite, const CommandLine& line);
 // These look at no scenario.
 int compare_command(const CommandLine& line);

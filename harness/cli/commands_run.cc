@@ -71,7 +71,7 @@ class RunCommand {
     watch.ended = [this](std::size_t index) { progress_->ended(index, watch_.ns()); };
     watch.paused = [this](const Pause& pause) {
       progress_->clear();
-      fmt::print(stderr, "{}", pause_text(pause, attaching_is_restricted()));
+      std::fputs(pause_text(pause, attaching_is_restricted()).c_str(), stderr);
     };
     if (surroundings_.progress) watch.tick = [this] { progress_->show(watch_.ns()); };
     return finish(run_jobs(jobs_, parallel(line_), watch));
@@ -86,9 +86,8 @@ class RunCommand {
     if (!surroundings_.cache_folder.empty()) {
       memory_ = last_failed_path(surroundings_.cache_folder, here);
     } else if (line_.last_failed) {
-      fmt::print(stderr,
-                 "kvdrill: --last-failed: nowhere to remember, expected XDG_CACHE_HOME or "
-                 "HOME in the environment\n");
+      complain("--last-failed: nowhere to remember, expected XDG_CACHE_HOME or HOME in the "
+               "environment");
       return false;
     }
     if (memory_.empty()) return true;
@@ -130,9 +129,7 @@ class RunCommand {
       fmt::print("kvdrill: shard {}/{} holds no drill\n", line_.shard_index, line_.shard_count);
       return 0;
     }
-    complain(
-        fmt::format("no drill matches --filter '{}'; 'kvdrill list' names them all", line_.filter));
-    return 2;
+    return no_drill_matches(line_);
   }
 
   // False: it is said what is wrong with --pause-at.
@@ -232,7 +229,7 @@ class RunCommand {
   bool write_reports(const std::vector<DrillResult>& results, std::int64_t ns) const {
     std::string why;
     bool ok = true;
-    if (!line_.junit_path.empty() && !write_file(line_.junit_path, junit(results, ns), &why)) {
+    if (!line_.junit_path.empty() && !write_file(line_.junit_path, junit(results, ns), is_junit, &why)) {
       complain(why);
       ok = false;
     }

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <utility>
 
+#include "harness/base/files.h"
 #include "harness/base/json.h"
 #include "harness/cli/commands.h"
 #include "harness/report/report.h"
@@ -23,6 +21,8 @@ namespace {
 
 // Smaller differences of time are noise on any machine.
 constexpr std::int64_t kWorthTellingMs = 20;
+
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 
 constexpr const char* kExpected =
     "expected what 'kvdrill run --format json' or 'kvdrill prove --format json' prints";
@@ -95,14 +95,10 @@ std::array<Section, 5> sections(const Comparison& all) {
 }
 
 tl::expected<Judgements, std::string> read_judgements(const std::string& path) {
-  std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || std::filesystem::is_directory(path, error)) {
-    return tl::unexpected(fmt::format("{}: cannot be read, {}", path, kExpected));
-  }
-  auto read = judgements_from_json(text.str());
+  // Also what comes out of `kvdrill run --format json | kvdrill compare before.json /dev/stdin`.
+  const auto text = read_file(path, kMostBytes, /*or_pipe=*/true);
+  if (!text) return tl::unexpected(fmt::format("{}: {}, {}", path, text.error(), kExpected));
+  auto read = judgements_from_json(*text);
   if (!read) return tl::unexpected(fmt::format("{}: {}", path, read.error()));
   return read;
 }
@@ -212,9 +208,9 @@ int compare_command(const CommandLine& line) {
     both.push_back(*std::move(read));
   }
   if (both[0].of_proofs != both[1].of_proofs) {
-    fmt::print(stderr, "kvdrill: {} is of {} and {} of {}, expected two of a kind\n", line.paths[0],
-               both[0].of_proofs ? "proofs" : "drills", line.paths[1],
-               both[1].of_proofs ? "proofs" : "drills");
+    complain(fmt::format("{} is of {} and {} of {}, expected two of a kind", line.paths[0],
+                         both[0].of_proofs ? "proofs" : "drills", line.paths[1],
+                         both[1].of_proofs ? "proofs" : "drills"));
     return 2;
   }
   const Comparison comparison = compare(both[0], both[1]);

@@ -6,6 +6,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/doctor_probes.h"
+#include "harness/process/process.h"
 #include "harness/report/report.h"
 #include "harness/cli/suite.h"
 #include "harness/base/surroundings.h"
@@ -35,6 +36,8 @@ Finding at_least(const char* what, std::uint64_t value, std::uint64_t enough, st
 }
 
 void add_needed(const std::string& runs_folder, std::vector<Finding>* all) {
+  all->push_back(needed("/proc", wrong_proc(), "it is of this pid namespace",
+                        "threads and children cannot be looked at: no command works"));
   all->push_back(needed("pidfd", probe_pidfd(), "processes are watched by descriptor",
                         "no process can be watched without taking a stranger for it"));
   all->push_back(needed("subreaper", probe_subreaper(), "orphans are inherited",

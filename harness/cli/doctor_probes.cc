@@ -21,6 +21,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "harness/base/files.h"
 #include "harness/drill/run_folder.h"
 #include "harness/process/process_internal.h"
 #include "harness/process/stacks.h"
@@ -153,7 +154,7 @@ std::string probe_descriptors() {
 }
 
 std::string probe_runs_folder(const std::string& runs_folder) {
-  const std::string path = std::filesystem::absolute(runs_folder).lexically_normal().string();
+  const std::string path = plain_path(runs_folder);
   if (std::string why = too_long_for_sockets(path, 0); !why.empty()) return why;
   const auto folder = RunFolder::make(path);
   if (!folder) return folder.error();

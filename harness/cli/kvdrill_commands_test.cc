@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <termios.h>
 
 #include <filesystem>
@@ -84,6 +85,10 @@ TEST_F(KvdrillCommands, LastFailedSaysWhenItsMemoryIsSomethingElse) {
   const auto outcome = run({"run", root_ + "/bad.toml", "--last-failed"});
   EXPECT_EQ(code(outcome), 2);
   EXPECT_THAT(outcome.err, HasSubstr("expected {\"failed\": [names]}"));
+  EXPECT_THAT(run({"run", root_ + "/bad.toml"}).err, HasSubstr("will not know of this run"));
+  for (const auto& entry : fs::directory_iterator(root_ + "/cache/kvdrill/last-failed")) {
+    EXPECT_EQ(slurp(entry.path()), "[]");
+  }
 }
 
 TEST_F(KvdrillCommands, ATerminalHasAProgressLineAndColours) {
@@ -144,6 +149,89 @@ TEST_F(KvdrillCommands, CompareRefusesWhatIsNoResult) {
   }
   EXPECT_EQ(code(run({"compare", good, root_ + "/absent.json"})), 2);
   EXPECT_EQ(code(run({"compare", good})), 2);
+}
+
+TEST_F(KvdrillCommands, CompareReadsFilesAndPipesToTheirEndsAndNothingElse) {
+  const std::string good = file("good.json", run({"run", passing("a"), "--format", "json"}).out);
+  const auto endless = run({"compare", "/dev/zero", good});
+  EXPECT_EQ(code(endless), 2);
+  EXPECT_THAT(endless.err, HasSubstr("/dev/zero: neither a regular file nor a pipe"));
+  const std::string pipe = root_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(code(run({"compare", pipe, good})), 2) << "nobody writes it, and nobody is waited for";
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string text = slurp(good);
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  input_ = ends[0];
+  const auto piped = run({"compare", good, "/dev/stdin"});
+  ::close(ends[0]);
+  EXPECT_EQ(code(piped), 0) << piped.err;
+  EXPECT_THAT(piped.out, HasSubstr("1 the same"));
+}
+
+TEST_F(KvdrillCommands, AFilterThatMatchesNothingIsAnErrorOfEveryCommand) {
+  const std::string path = passing("a");
+  passing("b");
+  for (const char* command : {"run", "list", "lint", "prove"}) {
+    const auto outcome = run({command, path, "--filter", "absent*"});
+    EXPECT_EQ(code(outcome), 2) << command;
+    EXPECT_EQ(outcome.out, "") << command;
+    EXPECT_THAT(outcome.err, HasSubstr("--filter 'absent*'")) << command;
+  }
+  const auto one = run({"list", path, root_ + "/b.toml", "--filter", "b"});
+  EXPECT_EQ(code(one), 0);
+  EXPECT_THAT(one.out, Not(HasSubstr("a.toml")));
+  EXPECT_THAT(one.out, HasSubstr("1 drill, 0 proofs in 1 file\n"));
+}
+
+TEST_F(KvdrillCommands, AStandardErrorThatCannotBeWrittenChangesNoExitCode) {
+  errors_ = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(errors_, 0);
+  EXPECT_EQ(code(run({"list", passing("a"), "--filter", "absent"})), 2);
+  EXPECT_EQ(code(run({"compare", root_ + "/absent", root_ + "/absent"})), 2);
+  environment_["GITHUB_ACTIONS"] = "true";
+  EXPECT_EQ(code(run({"run", failing("b"), "--format", "json"})), 1);
+  ::close(errors_);
+}
+
+TEST_F(KvdrillCommands, AReportTakesNobodysPlace) {
+  const std::string drill = passing("a"), report = root_ + "/report",
+                    page = report + "/index.html";
+  fs::create_directory(report);
+  const std::string own = file("own.html", "<p>by hand</p>");
+  for (const bool linked : {false, true}) {
+    fs::remove(page);
+    if (linked) fs::create_symlink("../own.html", page);
+    if (!linked) std::ofstream(page) << "<p>by hand</p>";
+    for (const char* command : {"run", "prove"}) {
+      const auto outcome = run({command, drill, "--report", report});
+      EXPECT_EQ(code(outcome), 2) << command;
+      EXPECT_THAT(outcome.err, HasSubstr("--report " + page + " was not written by kvdrill"));
+      EXPECT_EQ(outcome.out, "") << "before anything ran";
+      EXPECT_EQ(slurp(page), "<p>by hand</p>");
+    }
+  }
+  EXPECT_EQ(slurp(own), "<p>by hand</p>");
+  fs::remove(page);
+  EXPECT_EQ(code(run({"run", drill, "--report", report})), 0);
+  EXPECT_EQ(code(run({"run", drill, "--report", report})), 0) << "its own is replaced";
+  std::ofstream(report + "/drills.json") << "{\"drills\": []}";
+  const auto data = run({"run", drill, "--report", report});
+  EXPECT_EQ(code(data), 2);
+  EXPECT_THAT(data.err, HasSubstr("drills.json was not written by kvdrill"));
+}
+
+TEST_F(KvdrillCommands, JunitTakesNobodysPlace) {
+  const std::string drill = passing("a"), path = file("j.xml", "<mine/>");
+  const auto outcome = run({"run", drill, "--junit", path});
+  EXPECT_EQ(code(outcome), 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--junit " + path + " was not written by kvdrill"));
+  EXPECT_EQ(slurp(path), "<mine/>");
+  std::ofstream(path, std::ios::trunc).close();  // as mktemp leaves it
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(code(run({"run", drill, "--junit", path})), 0);
+  EXPECT_THAT(slurp(path), HasSubstr("<testcase"));
 }
 
 TEST_F(KvdrillCommands, DoctorFindsThatDrillsCanRunAndLeavesNothing) {

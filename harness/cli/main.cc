@@ -9,6 +9,7 @@
 #include <exception>
 #include <string>
 
+#include "harness/base/interrupts.h"
 #include "harness/cli/cli.h"
 #include "harness/cli/commands.h"
 #include "harness/report/report.h"
@@ -28,6 +29,8 @@ int work_on_suite(const kv::drill::CommandLine& line) {
   using kv::drill::Command;
   auto suite = kv::drill::open_suite(line);
   if (!suite) return refused(suite.error());
+  const bool looks = line.command == Command::kList || line.command == Command::kLint;
+  if (looks && kv::drill::choose(*suite, line).empty()) return kv::drill::no_drill_matches(line);
   if (line.command == Command::kList) return kv::drill::list_command(*suite, line);
   if (line.command == Command::kLint) {
     std::printf("%s, no fault\n", kv::drill::counted(suite->scenarios.size(), "file").c_str());
@@ -64,6 +67,7 @@ void keep_standard_descriptors() {
 
 int main(int argc, char** argv) {
   keep_standard_descriptors();
+  kv::drill::take_signals();
   try {
     const kv::drill::Parsed parsed = kv::drill::parse_command_line(argc, argv);
     const int code = parsed.line ? carry_out(*parsed.line) : parsed.exit_code;

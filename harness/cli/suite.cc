@@ -12,9 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <utility>
 
 #include "harness/base/files.h"
@@ -24,6 +22,9 @@
 #include "harness/drill/supervisor_launch.h"
 #include "harness/process/card_ledger.h"
 #include "harness/process/describe.h"
+#include "harness/process/process.h"
+#include "harness/report/report.h"
+#include "harness/report/report_folder.h"
 #include "harness/scenario/loader.h"
 #include "harness/scenario/names.h"
 #include "harness/scenario/step_reader.h"
@@ -37,18 +38,7 @@ namespace fs = std::filesystem;
 
 constexpr int kDescribeLimitMs = 10'000;
 constexpr int kInterrupted = 130;
-
-tl::expected<std::string, std::string> read_file(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) {
-    return tl::unexpected(fmt::format("{}: expected a regular file", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return tl::unexpected(fmt::format("{}: cannot be read", path));
-  return text.str();
-}
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a scenario file
 
 // A path as one would type it in a shell.
 std::string shell_word(const std::string& word) {
@@ -71,18 +61,14 @@ std::string pattern_of(const std::string& name) {
   return pattern;
 }
 
-std::string absolute(const std::string& path) {
-  return fs::absolute(path).lexically_normal().string();
-}
-
 // All that decides what a run does; from whatever folder it is repeated.
 std::string options_to_repeat(const CommandLine& line) {
   std::string options;
-  if (!line.engine.empty()) options += " --engine " + shell_word(absolute(line.engine));
-  if (!line.driver.empty()) options += " --driver " + shell_word(absolute(line.driver));
+  if (!line.engine.empty()) options += " --engine " + shell_word(plain_path(line.engine));
+  if (!line.driver.empty()) options += " --driver " + shell_word(plain_path(line.driver));
   if (line.card != CommandLine().card) options += " --card " + line.card;
   if (line.runs_folder != CommandLine().runs_folder) {
-    options += " --runs " + shell_word(absolute(line.runs_folder));
+    options += " --runs " + shell_word(plain_path(line.runs_folder));
   }
   return options;
 }
@@ -120,7 +106,7 @@ std::pair<std::string, int> said_by_child(const Body& body) {
     ::_exit(write_all(ends[1], text) ? 0 : 1);
   }
   ::close(ends[1]);
-  std::string said(pid < 0 ? "cannot start a process" : "");
+  std::string said(pid < 0 ? "cannot start a process" + advice_on_fork(errno) : "");
   char chunk[4096];
   for (ssize_t n = 1; pid > 0 && n != 0;) {
     n = ::read(ends[0], chunk, sizeof chunk);
@@ -172,9 +158,9 @@ tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
   if (!files) return tl::unexpected(SuiteError{{to_string(files.error())}, 2});
   SuiteError faults;
   for (const std::string& file : *files) {
-    auto text = read_file(file);
+    auto text = read_file(file, kMostBytes);
     if (!text) {
-      faults.lines.push_back(text.error());
+      faults.lines.push_back(fmt::format("{}: {}", file, text.error()));
       continue;
     }
     auto scenario = load_scenario(file, *text, suite->engine, language());
@@ -199,14 +185,17 @@ tl::expected<void, SuiteError> load_all(const CommandLine& line, Suite* suite) {
 }  // namespace
 
 tl::expected<Suite, SuiteError> open_suite(const CommandLine& line) {
+  if (std::string why = wrong_proc(); !why.empty()) {
+    return tl::unexpected(SuiteError{{"kvdrill: " + std::move(why)}, 4});
+  }
   Suite suite;
   const fs::path here(own_folder());
   const std::string program =
-      line.engine.empty() ? (here / "kvworker").string() : absolute(line.engine);
+      line.engine.empty() ? (here / "kvworker").string() : plain_path(line.engine);
   auto engine = describe_engine(program);
   if (!engine) return tl::unexpected(std::move(engine.error()));
   suite.engine = *std::move(engine);
-  suite.driver = !line.driver.empty()  ? absolute(line.driver)
+  suite.driver = !line.driver.empty()  ? plain_path(line.driver)
                  : line.card == "cuda" ? std::string("libcuda.so.1")
                                        : (here / "card" / "libcuda.so.1").string();
   suite.fake_card = line.driver.empty() ? line.card == "fake" : is_fake_card(suite.driver);
@@ -228,11 +217,19 @@ tl::expected<void, SuiteError> ready_to_run(const Suite& suite, const CommandLin
                                                   : "--card cuda";
     return refused(fmt::format("{}: expected a driver library that can be loaded: {}", what, why));
   }
+  // Before the drills take their time, not after it.
+  if (std::string why = why_not_replaced(line.junit_path, is_junit); !why.empty()) {
+    return refused("--junit " + std::move(why));
+  }
+  if (!line.report_folder.empty()) {
+    std::string why = why_no_report(line.report_folder, line.command == Command::kProve);
+    if (!why.empty()) return refused("--report " + std::move(why));
+  }
   std::size_t ipc = 0;
   for (const Drill* drill : choose(suite, line)) {
     for (const ProcessSpec& process : drill->processes) ipc = std::max(ipc, process.ipc.size());
   }
-  if (std::string why = too_long_for_sockets(absolute(line.runs_folder), ipc); !why.empty()) {
+  if (std::string why = too_long_for_sockets(plain_path(line.runs_folder), ipc); !why.empty()) {
     return refused("--runs " + std::move(why));
   }
   return {};
@@ -292,7 +289,7 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   options.engine = suite.engine.path;
   options.driver = suite.driver;
   options.fake_card = suite.fake_card;
-  options.runs_folder = absolute(line.runs_folder);
+  options.runs_folder = plain_path(line.runs_folder);
   options.keep = line.keep;
   if (proof != nullptr) {
     options.skip = proof->skip;
@@ -302,7 +299,7 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   options.repeat =
       fmt::format("{} {} {} --filter {}{} --keep", shell_word(self.string()),
-                  proof == nullptr ? "run" : "prove", shell_word(absolute(drill.position.file)),
+                  proof == nullptr ? "run" : "prove", shell_word(plain_path(drill.position.file)),
                   shell_word(pattern_of(drill.full_name())), options_to_repeat(line));
   return job;
 }

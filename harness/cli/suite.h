@@ -30,11 +30,12 @@ struct Suite {
 struct SuiteError {
   std::vector<std::string> lines;  // for standard error
   int exit_code = 2;               // 2: files or usage; 4: the engine does not describe
-                                   // itself; 130: interrupted
+                                   // itself, or this machine is unfit; 130: interrupted
 };
 
 // Why no drill of the suite can be run here and now: no such driver library, or one that cannot be
-// loaded (tried in a process of its own); a folder for the runs whose path is too long.
+// loaded (tried in a process of its own); a folder for the runs whose path is too long; a report's
+// file in whose place something else is.
 tl::expected<void, SuiteError> ready_to_run(const Suite& suite, const CommandLine& line);
 
 // Finds the programs, asks the engine for its description, loads every file; nothing is run.

@@ -108,14 +108,18 @@ bool RunFolder::put(std::string_view name, std::string_view text, int flags) con
 }
 
 std::string RunFolder::where() const {
+  // What it is, not what it is called: the kernel knows it by a path without links.
+  const auto is_at = [this](const std::string& path) {
+    struct stat ours {
+    }, there{};
+    return ::fstat(*folder_, &ours) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+  };
+  if (is_at(path_)) return path_;
   std::error_code error;
   const std::string link = "/proc/self/fd/" + std::to_string(*folder_);
   const std::string now = std::filesystem::read_symlink(link, error).string();
-  struct stat ours {
-  }, there{};
-  const bool same = !error && ::fstat(*folder_, &ours) == 0 && ::lstat(now.c_str(), &there) == 0 &&
-                    ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
-  return same ? now : std::string();
+  return !error && is_at(now) ? now : std::string();
 }
 
 std::vector<std::string> RunFolder::lost() const {

@@ -137,6 +137,19 @@ TEST_F(RunFolderTest, IsFoundAndRemovedWhereItWasMovedTo) {
   EXPECT_EQ(folder->where(), "");
 }
 
+TEST_F(RunFolderTest, IsWhereItIsByWhateverPath) {
+  std::filesystem::create_directory(folder_ + "/runs");
+  std::filesystem::create_directory_symlink("runs", folder_ + "/link");
+  for (const std::string& runs : {folder_ + "/link", folder_ + "/runs/", folder_ + "//runs/."}) {
+    const auto folder = RunFolder::make(runs);
+    ASSERT_TRUE(folder) << folder.error();
+    EXPECT_EQ(folder->where(), folder->path());
+    std::filesystem::rename(folder->path(), folder_ + "/moved");
+    EXPECT_EQ(folder->where(), folder_ + "/moved");
+    EXPECT_EQ(folder->remove(), "");
+  }
+}
+
 TEST_F(RunFolderTest, NoPipeIsWaitedFor) {
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -135,7 +135,7 @@ class Run {
       }
       running.supervisor = fork_drill(*job.drill, options, lifeline_.read_end());
     } catch (const std::system_error& error) {
-      refused_ = error.what();
+      refused_ = error.what() + advice_on_fork(error.code().value());
       if (!running_.empty()) return true;
       ready_[next_++] = error_of(job, refused_);
       return false;

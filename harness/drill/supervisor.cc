@@ -25,6 +25,7 @@
 #include "harness/board/board.h"
 #include "harness/drill/executor.h"
 #include "harness/drill/executor_situation.h"
+#include "harness/drill/machine.h"
 #include "harness/drill/run_folder.h"
 #include "harness/drill/supervisor_launch.h"
 #include "harness/drill/supervisor_record.h"
@@ -268,22 +269,6 @@ bool as_expected(const DrillResult& result, const Drill& drill, const RunOptions
          std::set<std::string>(options.expected_failures.begin(), options.expected_failures.end());
 }
 
-// What went wrong where there is no room for a run need not be the engine's doing.
-void judge_space(const RunFolder& folder, const Drill& drill, DrillResult* result) {
-  if (result->verdict == Verdict::kPass) return;
-  std::string why = no_room_on(folder.path());
-  // Others may have made room again meanwhile. A drill that injects it means it.
-  const std::string words = std::generic_category().message(ENOSPC);
-  const bool said = std::any_of(
-      result->checks.begin(), result->checks.end(),
-      [&words](const CheckResult& check) { return check.why.find(words) != std::string::npos; });
-  if (why.empty() && said && !foretold(drill.steps).no_room) why = "a process says: " + words;
-  if (why.empty()) return;
-  result->verdict = Verdict::kError;
-  result->checks.push_back({"space", Verdict::kError,
-                            std::move(why) + "; what failed may be due to that", drill.position});
-}
-
 // What is in the place of the folder, or of a part of it, is not what the drill looked at.
 void judge_folder(const RunFolder& folder, const Drill& drill, DrillResult* result) {
   const std::string now = folder.where();
@@ -310,7 +295,12 @@ void run_in(const RunFolder& folder, const Drill& drill, const RunOptions& optio
     auto run = std::make_unique<Run>(drill, options, folder, lifeline, signals);
     if (run->go(result)) {
       judge_folder(folder, drill, result);
-      judge_space(folder, drill, result);
+      if (!as_expected(*result, drill, options)) {
+        if (auto blamed = blame_machine(folder, drill, *result)) {
+          result->verdict = Verdict::kError;
+          result->checks.push_back(*std::move(blamed));
+        }
+      }
       keep = options.keep || !as_expected(*result, drill, options);
       result->ns = now_ns() - start_ns;
       if (keep) run->write_trace(start_ns, *result);

@@ -68,8 +68,9 @@ tl::expected<std::string, NoDescription> describe(
     const std::string& program, int limit_ms,
     const std::map<std::string, std::string>& environment) {
   const auto refused = [](const char* what) {
-    return tl::unexpected(
-        NoDescription{std::string(what) + ": " + std::generic_category().message(errno), false});
+    return tl::unexpected(NoDescription{
+        std::string(what) + ": " + std::generic_category().message(errno) + advice_on_fork(errno),
+        false});
   };
   Lifeline lifeline;
   // Before there is anybody: a signal that comes from here on ends them first.

@@ -132,7 +132,7 @@ std::string why_not_executed(const std::string& program, int error) {
   if (error == ENOENT && ::access(program.c_str(), F_OK) == 0) {
     why += " (the file is there: its interpreter or loader is not)";
   }
-  return why;
+  return why + advice_on_fork(error);
 }
 
 // Forks and executes. Everything that can be wrong with paths was checked before.
@@ -208,6 +208,11 @@ tl::expected<Child, std::string> start(const Launch& launch) {
 
   const auto fillers = fill_below(floor, null);
   return launch_with_boost(absolute(launch.program), launch.arguments, environment, setup);
+}
+
+std::string advice_on_fork(int error) {
+  if (error != EAGAIN) return {};
+  return ": raise `ulimit -u`, or the container's limit on processes (pids.max)";
 }
 
 std::string signal_name(int signal) {

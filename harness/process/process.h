@@ -68,6 +68,10 @@ class Child {
 // left then.
 tl::expected<Child, std::string> start(const Launch& launch);
 
+// What to do when the kernel refuses a process with this errno, to stand behind the reason; empty:
+// nothing is known.
+std::string advice_on_fork(int error);
+
 // All living descendants of this process (which is a subreaper): from /proc, children before their
 // children. A moment's answer, as processes come and go; zombies are not among them.
 std::vector<pid_t> descendants();
@@ -81,6 +85,9 @@ std::string process_name(pid_t pid);
 // Bounded: gives up after `limit_ms` of wall time and says so by returning false.
 bool end_descendants(int limit_ms, std::vector<pid_t>* killed,
                      const std::vector<pid_t>& spared = {});
+// Why nothing here can be believed: no /proc is mounted, or that of another pid namespace. Empty: it
+// is ours.
+std::string wrong_proc();
 // Our own children, zombies too.
 std::vector<pid_t> own_children();
 // A process's number and when it started: no other one of this boot has both. Empty: it is gone

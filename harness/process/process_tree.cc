@@ -252,6 +252,18 @@ std::vector<pid_t> own_children() {
   return pids;
 }
 
+std::string wrong_proc() {
+  constexpr const char* kRemedy =
+      ", expected this one's own: `mount -t proc proc /proc`, `unshare --mount-proc`";
+  std::error_code error;
+  const std::string self = fs::read_symlink("/proc/self", error).string();
+  if (error) return std::string("/proc does not know this process") + kRemedy;
+  const std::string pid = std::to_string(::getpid());
+  if (self == pid) return {};
+  return "/proc is of another pid namespace (there this process is " + self + ", not " + pid + ")" +
+         kRemedy;
+}
+
 std::string process_identity(pid_t pid) {
   Stat stat;
   if (!read_stat("/proc/" + std::to_string(pid), &stat)) return {};

@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+
 #include "harness/base/json.h"
 
 namespace kv::drill {
 namespace {
 
+
+constexpr std::string_view kJunitHead =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"kvdrill\"";
 
 std::string word(Verdict verdict, bool color) {
   const std::string_view name = verdict_name(verdict);
@@ -222,11 +222,10 @@ std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps
 std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
   Totals totals;
   for (const DrillResult& result : results) totals.add(result.verdict);
-  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  std::string out(kJunitHead);
   // A void run is not a pass, and JUnit has no word of its own for it: it counts as an error.
   out += fmt::format(
-      "<testsuites>\n<testsuite name=\"kvdrill\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
-      "skipped=\"{}\" time=\"{:.3f}\">\n",
+      " tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n",
       totals.all(), totals.failed, totals.errors + totals.voided, totals.skipped,
       static_cast<double>(ns) / 1e9);
   for (const DrillResult& result : results) {
@@ -256,28 +255,8 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
   return out + "</testsuite>\n</testsuites>\n";
 }
 
-bool write_file(const std::string& path, std::string_view text, std::string* why) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  // A link is followed, and what is no regular file (a device, a pipe) is written to as it is.
-  const fs::path resolved = fs::weakly_canonical(path, error);
-  const fs::path target = error ? fs::path(path) : resolved;
-  error.clear();
-  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
-  const bool whole = !fs::exists(target) || fs::is_regular_file(target);
-  const fs::path part = whole ? fs::path(target.string() + ".part") : target;
-  if (!error) {
-    std::ofstream file(part, whole ? std::ios::binary | std::ios::trunc : std::ios::binary);
-    file << text;
-    file.close();
-    if (file.fail()) error = std::error_code(errno, std::generic_category());
-    if (!error && whole) fs::rename(part, target, error);
-    if (!error) return true;
-    std::error_code ignored;
-    if (whole) fs::remove(part, ignored);
-  }
-  *why = fmt::format("cannot write {}: {}", path, error.message());
-  return false;
+bool is_junit(std::string_view text) {
+  return text.starts_with(kJunitHead);
 }
 
 }  // namespace kv::drill

@@ -1,7 +1,8 @@
 // What a run says: lines for people, JSON, JUnit XML, and a page. Each is a pure function of the
 // results except for the writing of files.
 //
-// Threads, ownership: values; files are written whole or not at all (rename into place).
+// Threads, ownership: values; files are written whole or not at all (rename into place), and only
+// what an earlier call wrote is replaced.
 #ifndef HARNESS_REPORT_REPORT_H_
 #define HARNESS_REPORT_REPORT_H_
 
@@ -60,6 +61,8 @@ struct PageInput {
 };
 // One self-contained page: drills, arms, proofs, times, and the way to each file and kept run.
 std::string index_html(const PageInput& input);
+// Whether this is the text of a page that index_html() made.
+bool is_index_html(std::string_view text);
 
 // What GitHub shows beside the line of a file, one "::error file=...::..." for each check that did
 // not pass; nothing for a run that passed or was skipped.
@@ -81,8 +84,18 @@ std::string counted(std::uint64_t number, std::string_view what);
 // has a place for become '?'.
 std::string escaped(std::string_view text);
 
-// Creates missing folders; false with `why` when it cannot be written.
-bool write_file(const std::string& path, std::string_view text, std::string* why);
+// Whether this is the text of a file that junit() made.
+bool is_junit(std::string_view text);
+
+// Why a file that is there stays as it is: it holds something that is not `ours`. Empty: there is
+// none, or it may be replaced.
+std::string why_not_replaced(const std::string& path, bool (*ours)(std::string_view text));
+
+// Creates missing folders. A link is followed, and what is no regular file (a device, a pipe that
+// somebody reads) is written to as it is. False with `why` when it cannot be written, or is there
+// and not `ours`.
+bool write_file(const std::string& path, std::string_view text,
+                bool (*ours)(std::string_view text), std::string* why);
 
 }  // namespace kv::drill
 

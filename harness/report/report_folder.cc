@@ -5,10 +5,10 @@
 
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
+
+#include "harness/base/files.h"
 #include "harness/base/json.h"
 
 namespace kv::drill {
@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDrills = "/drills.json";
 constexpr const char* kProofs = "/proofs.json";
+constexpr const char* kPage = "/index.html";
+constexpr std::size_t kMostRead = std::size_t{1} << 30;
 
 Json to_object(const PartOrigin& origin) {
   return {
@@ -73,31 +75,39 @@ std::optional<Part> kept(const std::string& path,
                          std::vector<std::string>* notes) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
-  if (!fs::is_regular_file(path, error)) {
-    notes->push_back(path + ": left out of the page: not a regular file");
-    return std::nullopt;
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  auto part = read(text.str());
+  auto part = read_file(path, kMostRead).and_then(read);
   if (part) return *std::move(part);
   notes->push_back(fmt::format("{}: left out of the page: {}", path, part.error()));
   return std::nullopt;
 }
 
 // A pipe would be waited for, and whatever else is there is not ours.
-bool write_part(const std::string& path, std::string_view text, std::string* why) {
+std::string in_the_way(const std::string& path, bool (*ours)(std::string_view)) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
-    *why = fmt::format("cannot write {}: not a regular file", path);
-    return false;
+    return fmt::format("cannot write {}: not a regular file", path);
   }
-  return write_file(path, text, why);
+  return why_not_replaced(path, ours);
+}
+
+// A part, of this version or another.
+bool is_part(std::string_view text) {
+  const Json json = try_parse_json(text);
+  const auto origin = json.is_object() ? json.find("origin") : json.end();
+  if (!json.is_object() || origin == json.end() || !origin->is_object()) return false;
+  const auto command = origin->find("command");
+  return command != origin->end() && command->is_string() &&
+         command->get_ref<const std::string&>().starts_with("kvdrill ");
+}
+
+bool write(const std::string& path, std::string_view text, bool (*ours)(std::string_view),
+           std::string* why) {
+  *why = in_the_way(path, ours);
+  return why->empty() && write_file(path, text, ours, why);
 }
 
 bool write_page(const std::string& folder, const PageInput& page, std::string* why) {
-  return write_part(folder + "/index.html", index_html(page), why);
+  return write(folder + kPage, index_html(page), is_index_html, why);
 }
 
 }  // namespace
@@ -142,15 +152,20 @@ tl::expected<ProofsPart, std::string> proofs_from_json(std::string_view text) {
   }
 }
 
+std::string why_no_report(const std::string& folder, bool of_proofs) {
+  std::string why = in_the_way(folder + kPage, is_index_html);
+  return why.empty() ? in_the_way(folder + (of_proofs ? kProofs : kDrills), is_part) : why;
+}
+
 bool report_drills(const std::string& folder, const DrillsPart& part,
                    std::vector<std::string>* notes, std::string* why) {
-  if (!write_part(folder + kDrills, drills_to_json(part), why)) return false;
+  if (!write(folder + kDrills, drills_to_json(part), is_part, why)) return false;
   return write_page(folder, {part, kept(folder + kProofs, proofs_from_json, notes)}, why);
 }
 
 bool report_proofs(const std::string& folder, const ProofsPart& part,
                    std::vector<std::string>* notes, std::string* why) {
-  if (!write_part(folder + kProofs, proofs_to_json(part), why)) return false;
+  if (!write(folder + kProofs, proofs_to_json(part), is_part, why)) return false;
   return write_page(folder, {kept(folder + kDrills, drills_from_json, notes), part}, why);
 }
 

@@ -84,6 +84,24 @@ TEST_F(ReportFolder, AKeptPartThatIsNoneIsNamedAndLeftOut) {
   }
 }
 
+TEST_F(ReportFolder, ReplacesPartsOfAReportAndNothingElse) {
+  EXPECT_EQ(why_no_report(root_ + "/absent", false), "");
+  for (const char* text :
+       {"[]", "{\"drills\": []}", "not json", "{\"origin\": {\"command\": \"x\"}}"}) {
+    std::ofstream(root_ + "/drills.json", std::ios::trunc) << text;
+    EXPECT_THAT(why_no_report(root_, false), HasSubstr("drills.json was not written by kvdrill"));
+    EXPECT_EQ(why_no_report(root_, true), "") << "the proofs' part and the page are free";
+    EXPECT_FALSE(report_drills(root_, drills("first"), &notes_, &why_));
+    EXPECT_THAT(why_, HasSubstr("drills.json was not written by kvdrill"));
+  }
+  std::ofstream(root_ + "/drills.json", std::ios::trunc)
+      << R"({"origin": {"command": "kvdrill run"}, "of": "another version"})";
+  EXPECT_TRUE(report_drills(root_, drills("first"), &notes_, &why_)) << why_;
+  std::ofstream(root_ + "/index.html", std::ios::trunc) << "<title>kvdrill</title>by hand";
+  EXPECT_FALSE(report_drills(root_, drills("first"), &notes_, &why_));
+  EXPECT_THAT(why_no_report(root_, true), HasSubstr("index.html was not written by kvdrill"));
+}
+
 TEST_F(ReportFolder, WaitsForNoPipe) {
   ASSERT_EQ(::mkfifo((root_ + "/proofs.json").c_str(), 0600), 0);
   ASSERT_TRUE(report_drills(root_, drills("first"), &notes_, &why_)) << why_;

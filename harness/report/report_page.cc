@@ -139,6 +139,11 @@ std::string proofs_table(const ProofsPart& part) {
 
 }  // namespace
 
+bool is_index_html(std::string_view text) {
+  const std::string_view page = web_file("page.html");
+  return text.starts_with(page.substr(0, page.find("<link")));  // styles are inside what is written
+}
+
 std::string index_html(const PageInput& input) {
   std::vector<Verdict> drills, proofs;
   for (std::size_t i = 0; input.drills && i < input.drills->results.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -228,6 +229,13 @@ TEST(Escaped, MarkupAndControlCharactersCannotGetThrough) {
             "&lt;a b=&quot;c&quot;&gt;&amp;??\n");
 }
 
+bool anything(std::string_view) {
+  return true;
+}
+bool one(std::string_view text) {
+  return text == "one";
+}
+
 class WriteFile : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -241,35 +249,72 @@ class WriteFile : public ::testing::Test {
 
 TEST_F(WriteFile, MakesFoldersAndReplacesWhole) {
   std::string why;
-  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "one", &why)) << why;
-  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "two", &why)) << why;
+  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "one", anything, &why)) << why;
+  ASSERT_TRUE(write_file(root_ + "/a/b/c.txt", "two", anything, &why)) << why;
   std::ifstream file(root_ + "/a/b/c.txt");
   std::ostringstream text;
   text << file.rdbuf();
   EXPECT_EQ(text.str(), "two");
-  EXPECT_FALSE(std::filesystem::exists(root_ + "/a/b/c.txt.part"));
+  std::filesystem::remove(root_ + "/a/b/c.txt");
+  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/a/b"));
+}
+
+TEST_F(WriteFile, ReplacesWhatItKnowsAndNothingElse) {
+  std::string why;
+  for (const char* before : {"", "one"}) {
+    std::ofstream(root_ + "/f", std::ios::trunc) << before;
+    EXPECT_TRUE(write_file(root_ + "/f", "one", one, &why)) << why;
+  }
+  std::ofstream(root_ + "/f", std::ios::trunc) << "another";
+  std::filesystem::create_symlink("f", root_ + "/link");
+  for (const char* name : {"/f", "/link"}) {
+    EXPECT_FALSE(write_file(root_ + name, "one", one, &why));
+    EXPECT_THAT(why, HasSubstr(root_ + name + " was not written by kvdrill"));
+  }
+  std::string text;
+  std::getline(std::ifstream(root_ + "/f"), text);
+  EXPECT_EQ(text, "another");
+}
+
+// What it writes first beside the file is nobody's either.
+TEST_F(WriteFile, TheFileBesideItIsANewOne) {
+  std::string why;
+  std::ofstream(root_ + "/other") << "not ours";
+  std::filesystem::create_symlink("other", root_ + "/f.0.part");
+  EXPECT_TRUE(write_file(root_ + "/f", "one", one, &why)) << why;
+  std::string text;
+  std::getline(std::ifstream(root_ + "/other"), text);
+  EXPECT_EQ(text, "not ours");
+  EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/f.0.part"));
+}
+
+TEST_F(WriteFile, APipeThatNobodyReadsIsNotWaitedFor) {
+  std::string why;
+  ASSERT_EQ(::mkfifo((root_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(write_file(root_ + "/pipe", "one", one, &why));
+  EXPECT_THAT(why, HasSubstr("/pipe: "));
 }
 
 TEST_F(WriteFile, FollowsALinkAndLeavesItOne) {
   std::string why;
-  ASSERT_TRUE(write_file(root_ + "/real", "before", &why)) << why;
+  ASSERT_TRUE(write_file(root_ + "/real", "before", anything, &why)) << why;
   std::filesystem::create_symlink(root_ + "/real", root_ + "/link");
-  ASSERT_TRUE(write_file(root_ + "/link", "through", &why)) << why;
+  ASSERT_TRUE(write_file(root_ + "/link", "through", anything, &why)) << why;
   EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/link"));
   EXPECT_TRUE(std::filesystem::is_regular_file(root_ + "/real"));
 }
 
 TEST_F(WriteFile, WhatIsNoRegularFileStaysWhatItIs) {
   std::string why;
-  EXPECT_FALSE(write_file("/dev/full", "x", &why));
+  EXPECT_FALSE(write_file("/dev/full", "x", anything, &why));
   EXPECT_THAT(why, HasSubstr("No space left"));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_F(WriteFile, SaysWhyItCannot) {
   std::string why;
-  ASSERT_TRUE(write_file(root_ + "/file", "x", &why));
-  EXPECT_FALSE(write_file(root_ + "/file/below", "x", &why));
+  ASSERT_TRUE(write_file(root_ + "/file", "x", anything, &why));
+  EXPECT_FALSE(write_file(root_ + "/file/below", "x", anything, &why));
   EXPECT_THAT(why, HasSubstr(root_ + "/file/below"));
 }
 

@@ -75,7 +75,8 @@ std::string one_line(std::string_view text) {
 }
 
 void complain(std::string_view text) {
-  fmt::print(stderr, "kvdrill: {}\n", one_line(text));
+  // Where it cannot be written nobody can be told, and that is no reason to end otherwise.
+  std::fputs(fmt::format("kvdrill: {}\n", one_line(text)).c_str(), stderr);
 }
 
 std::string counted(std::uint64_t number, std::string_view what) {

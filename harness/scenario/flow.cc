@@ -49,10 +49,15 @@ bool Flow::run(const std::vector<Draft>& drafts) {
 // Twice, because the second round meets what the first left.
 bool Flow::run_body(const Draft& draft) {
   const std::uint64_t before = starts_;
+  const std::int64_t ns_before = advanced_ns_;
   if (!run(draft.body)) return false;
   if (draft.step.rounds == 1) return true;
   if (starts_ <= kMostStarts) {
     starts_ = std::min(kMostStarts, starts_ + (starts_ - before) * (draft.step.rounds - 2));
+  }
+  if (const std::int64_t ns = advanced_ns_ - ns_before; ns > 0 && advanced_ns_ <= kFarthest) {
+    const auto more = static_cast<std::int64_t>(draft.step.rounds - 2);
+    advanced_ns_ = more > (kFarthest - advanced_ns_) / ns ? kFarthest : advanced_ns_ + ns * more;
   }
   const bool outer = std::exchange(second_round_, true);
   const bool known = run(draft.body);
@@ -83,6 +88,15 @@ void Flow::start(const std::string& process) {
                             "no place for more",
                             starts_, kMostStarts));
   }
+}
+
+void Flow::advance(std::int64_t ns) {
+  if (advanced_ns_ > kFarthest) return;
+  advanced_ns_ += ns;
+  if (advanced_ns_ <= kFarthest) return;
+  faults_.add(now_->source->place,
+              "with this advance the clock has moved by more than 100 years, expected at most that "
+              "(876000h) in a drill");
 }
 
 bool Flow::was_started(const std::string& process, std::string_view key) {

@@ -23,6 +23,10 @@ namespace kv::drill {
 // The board's places for processes: each start takes one for good, and the supervisor has one.
 inline constexpr std::uint64_t kMostStarts = 255;
 
+// So far may all advances of a drill move the clock: it holds 292 years, and engines add to it.
+inline constexpr std::int64_t kYear = std::int64_t{8760} * 3600 * 1'000'000'000;
+inline constexpr std::int64_t kFarthest = 100 * kYear;
+
 class Flow {
  public:
   // kTold: to end, by a step that did not wait for it.
@@ -63,6 +67,7 @@ class Flow {
 
   ProcessState& process(const std::string& name) { return processes_[name]; }
   void start(const std::string& process);
+  void advance(std::int64_t ns);  // of the manual clock
   // The process may live; if not, says so.
   bool alive(const std::string& process, std::string_view key);
   // It was told to end, and takes no orders any more; says so.
@@ -109,6 +114,7 @@ class Flow {
   std::vector<std::string> ids_;
   std::set<std::string> ever_started_;
   std::uint64_t starts_ = 0;
+  std::int64_t advanced_ns_ = 0;
 };
 
 // " (nearest: word)" for a name that the drill gave to something else; empty: none is near.

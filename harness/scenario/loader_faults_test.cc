@@ -147,6 +147,15 @@ const BadInput kDrill[] = {
           "{start = \"worker\"},\n{exit = \"worker\"},\n]},"),
      {"10:1: the start of a process number 256, expected at most 255: the board has no place for "
       "more"}},
+    {"AClockThatMovesFartherThanItHolds",
+     started("{repeat = 100, steps = [\n{advance = \"8760h\"},\n]},\n{advance = \"1ns\"},"),
+     {"11:1: with this advance the clock has moved by more than 100 years, expected at most that "
+      "(876000h) in a drill"}},
+    {"AClockThatIsMovedAThousandTimes",
+     started("{repeat = 1000000, steps = [\n{repeat = 1000000, steps = [\n{repeat = 1000000, "
+             "steps = [\n{advance = \"1h\"},\n]},\n]},\n]},"),
+     {"11:1: with this advance the clock has moved by more than 100 years, expected at most that "
+      "(876000h) in a drill"}},
     {"AnUnknownWaiver",
      drill("waive = [{check = \"no_hangs\", reason = \"r\"}]\n"),
      {R"(7:19: check = "no_hangs")"

@@ -61,7 +61,7 @@ struct Ahead {
   std::vector<AllowedLog> logs;
   std::set<std::string> shut_down;  // processes in which shutdown is called; empty: in any
   std::set<std::string> moments;    // names that steps speak of, with ".done" where they do
-  bool no_room = false;             // some call is made to fail for want of room
+  std::set<std::int64_t> codes;     // what calls are made to fail with
 };
 
 // What a kind of step is: its data, and

@@ -1,6 +1,5 @@
 #include "harness/steps/give.h"
 
-#include <cerrno>
 #include <utility>
 
 namespace kv::drill {
@@ -36,7 +35,7 @@ void GiveStep::foretell(Ahead& ahead) const {
   if (order.action == Action::kRun && order.command == kShutdownCommand) {
     ahead.shut_down.insert(order.at.process);
   }
-  if (order.action == Action::kFail && order.code == ENOSPC) ahead.no_room = true;
+  if (order.action == Action::kFail) ahead.codes.insert(order.code);
 }
 
 void GiveStep::check(Flow& flow) const {

@@ -1,5 +1,5 @@
-// Compares cuda_driver.h with the toolkit's cuda.h at compile time: part of the build where that
-// header is found, and of no program's text. A difference is a compile error here.
+// Compares cuda_driver.h with a toolkit's cuda.h: a test compiles it, and nothing is made of it. A
+// difference is a compile error here.
 #include <cuda.h>
 
 #include <cstddef>
