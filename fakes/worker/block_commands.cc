@@ -1,10 +1,15 @@
 #include "fakes/worker/block_commands.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "fakes/worker/kv_caches.h"
+#include "kvcore/base/unique_fd.h"
 #include "kvcore/cache/mem_info_segment.h"
 
 namespace kv::worker {
@@ -18,6 +23,10 @@ std::string record_path(const Call& call, std::int64_t group) {
   const auto path = mem_info_path(options.segment_root, options.runtime.ipc_name, group);
   if (!path.ok()) throw std::runtime_error(path.status().to_string());
   return *path;
+}
+
+std::string segment_path(const Call& call) {
+  return call.worker.options.segment_root + "/" + call.text("name");
 }
 
 // "record" for group 0, "record_1" for others; "budget" likewise.
@@ -180,13 +189,29 @@ void read_record(const Call& call) {
               " revision=" + std::to_string(info->revision));
 }
 
+void cut_segment(const Call& call) {
+  const std::string path = segment_path(call);
+  const int rc = ::truncate(path.c_str(), call.number("bytes"));
+  call.answer(rc == 0 ? Status() : Status::system("truncate", path, errno));
+}
+
+void write_segment(const Call& call) {
+  const std::string path = segment_path(call);
+  const auto numbers = call.numbers("numbers");
+  const auto bytes = static_cast<ssize_t>(numbers.size() * sizeof(std::int64_t));
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const bool done = fd && ::pwrite(fd.get(), numbers.data(), static_cast<std::size_t>(bytes),
+                                   call.number("at")) == bytes;
+  call.answer(done ? Status() : Status::system("pwrite", path, errno));
+}
+
 // ---- the budget
 
 void budget_bytes(const Call& call) {
   with_cache(call, [&call](KvCache& cache) -> Status {
     if (cache.budget == nullptr) throw std::runtime_error("the cache has no budget");
-    call.answer("own=" + std::to_string(cache.budget->own()) +
-                " all=" + std::to_string(cache.budget->claimed()));
+    KV_ASSIGN_OR_RETURN(const std::int64_t all, cache.budget->claimed());
+    call.answer("own=" + std::to_string(cache.budget->own()) + " all=" + std::to_string(all));
     return {};
   });
 }

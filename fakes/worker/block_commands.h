@@ -28,6 +28,9 @@ void cache_counts(const Call& call);
 // What an outside tool does with a record.
 void request_limit(const Call& call);
 void read_record(const Call& call);
+// What somebody does who means harm, to any file of the segment root.
+void cut_segment(const Call& call);
+void write_segment(const Call& call);
 
 // The budget of a group's cache.
 void budget_bytes(const Call& call);

@@ -207,6 +207,12 @@ const kvdrill_command kCommands[] = {
      "As an outside tool: reads the record of a group: {group}. Answers total=1 used=0 ready=0 "
      "revision=0.",
      command<read_record, "group?">},
+    {"cut_segment", "As somebody who means harm: cuts off a file of the segments: {name, bytes}.",
+     command<cut_segment, "name: text, bytes">},
+    {"write_segment",
+     "As somebody who means harm: writes 64-bit numbers into a file of the segments: {name, at: a "
+     "byte, numbers}.",
+     command<write_segment, "name: text, at, numbers: numbers">},
     {"budget_bytes", "What the budget of a group has claimed: {group}. Answers own=1 all=2.",
      command<budget_bytes, "group?">},
     {"second_runtime", "Brings up a runtime where one is up, which is refused.",

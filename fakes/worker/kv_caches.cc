@@ -35,13 +35,15 @@ Status KvCaches::build(KvCache* cache) {
   if (!allocator_.tensors_created(spec.group)) return no_cache(spec.group, "it has no tensors");
   KV_RETURN_IF_ERROR(options.validate());
   if (!spec.record.empty()) {
-    KV_ASSIGN_OR_RETURN(cache->record,
-                        MemInfoSegment::make(spec.record, options.pages * options.page_bytes));
+    KV_ASSIGN_OR_RETURN(
+        cache->record,
+        MemInfoSegment::make(spec.record, options.pages * options.page_bytes, clock_, log_));
     options.record = cache->record.get();
   }
   PageBackend* backend = &cache->local.emplace(allocator_, spec.group, spec.page_bytes);
   if (!spec.budget.empty()) {
-    KV_ASSIGN_OR_RETURN(cache->budget, CardBudget::join(spec.budget, spec.budget_bytes));
+    KV_ASSIGN_OR_RETURN(cache->budget,
+                        CardBudget::join(spec.budget, spec.budget_bytes, clock_, log_));
     backend = &cache->budgeted.emplace(*backend, *cache->budget, options.page_bytes);
   }
   KV_ASSIGN_OR_RETURN(cache->pages, PageAllocator::make(options, *backend, clock_, log_));

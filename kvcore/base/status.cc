@@ -24,6 +24,17 @@ constexpr std::array<std::pair<Code, std::string_view>, 14> kNames{{
     {Code::kInternal, "internal"},
 }};
 
+constexpr std::size_t kMost = 1024, kHead = 640, kTail = 256;
+
+// What a sentence quotes may be anybody's, and of any length.
+std::string bounded(std::string_view text) {
+  if (text.size() <= kMost) return std::string(text);
+  std::string kept(text.substr(0, kHead));
+  kept += " ... (" + std::to_string(text.size() - kHead - kTail) + " bytes left out) ... ";
+  kept += text.substr(text.size() - kTail);
+  return kept;
+}
+
 }  // namespace
 
 std::string_view code_name(Code code) {
@@ -50,7 +61,7 @@ Status Status::error(Code code, std::string_view operation, std::string_view obj
   // kOk is no failure: a caller that passes it has lost its reason, and that is what we say.
   status.detail_ = std::make_shared<const Detail>(Detail{code == Code::kOk ? Code::kInternal : code,
                                                          native, std::string(operation),
-                                                         std::string(object), std::string(text)});
+                                                         bounded(object), bounded(text)});
   return status;
 }
 

@@ -46,6 +46,7 @@ class [[nodiscard]] Status {
 
   // `operation` is what was tried ("vmm.map"), `object` on what ("page 7 of layer 3", a path),
   // `native` the driver's or the kernel's own number (0: none), `text` the rest of the sentence.
+  // Of an object or text over 1 KiB the middle is left out: what is quoted may come from a peer.
   static Status error(Code code, std::string_view operation, std::string_view object = {},
                       std::int64_t native = 0, std::string_view text = {});
   // kSystem with the given errno value and its text.

@@ -126,5 +126,18 @@ TEST(Macros, GoOnWithTheValueAndLeaveWithTheFailure) {
   EXPECT_EQ(reached, 1);
 }
 
+TEST(Status, OfALongQuoteTheMiddleIsLeftOut) {
+  const std::string usual(1024, 'u');
+  EXPECT_EQ(Status::error(Code::kProtocol, "x", usual, 0, usual).object(), usual);
+  const std::string quoted = "begin" + std::string(16u << 20, 'q') + "end";
+  const Status status = Status::error(Code::kProtocol, "x", quoted, 0, quoted);
+  for (const std::string_view kept : {status.object(), status.text()}) {
+    EXPECT_LE(kept.size(), 1024u);
+    EXPECT_TRUE(kept.starts_with("begin")) << kept;
+    EXPECT_TRUE(kept.ends_with("end")) << kept;
+    EXPECT_NE(kept.find(" (16776328 bytes left out) "), std::string_view::npos) << kept;
+  }
+}
+
 }  // namespace
 }  // namespace kv

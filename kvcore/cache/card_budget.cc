@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "kvcore/hook.h"
@@ -10,128 +11,200 @@
 namespace kv {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6b762d6275642d31;  // "kv-bud-1"
-constexpr int kAttempts = 16;  // of a claim that misses while others are at it
+constexpr std::uint64_t kMagic = 0x6b762d6275642d32;  // "kv-bud-2"
+constexpr int kAttempts = 16;  // of a claim that misses while others are at it, and of a look
 
-struct alignas(64) Slot {
-  std::atomic<std::int64_t> bytes;
+// A slot that was cut off reads as zeros, and those are not whole.
+struct Slot {
+  std::int64_t bytes = 0, complement = ~std::int64_t{0};
+  bool whole() const { return bytes >= 0 && complement == ~bytes; }
 };
 
+// As it lies in the file.
 struct Layout {
-  std::uint64_t magic;
-  std::int64_t limit;
-  std::array<Slot, CardBudget::kSlots> slots;
+  std::uint64_t magic = kMagic;
+  std::int64_t limit = 0;
+  std::array<Slot, CardBudget::kSlots> slots{};
 };
+constexpr std::size_t kHead = offsetof(Layout, slots);
 
-Layout& layout(const SharedFile& file) {
-  return *static_cast<Layout*>(file.data());
-}
-
-std::atomic<std::int64_t>& slot_bytes(const SharedFile& file, int slot) {
-  return layout(file).slots[static_cast<std::size_t>(slot)].bytes;
-}
-
-Result<SharedFile> open_or_create(const std::string& path, std::int64_t limit) {
+Result<SharedFile> open_or_create(const std::string& path, const Layout& fresh) {
+  const std::string_view contents(reinterpret_cast<const char*>(&fresh), sizeof fresh);
   for (;;) {
-    auto file = SharedFile::open(path, sizeof(Layout));
-    if (file.ok() && layout(*file).magic == kMagic) return file;
-    if (file.ok()) {
-      return Status::error(Code::kProtocol, "budget.join", path, 0, "it is not a budget");
-    }
-    if (file.status().code() != Code::kNotFound) return file.status();
-    auto made = SharedFile::create(path, sizeof(Layout), /*lock=*/false, [limit](void* data) {
-      static_cast<Layout*>(data)->magic = kMagic;
-      static_cast<Layout*>(data)->limit = limit;
-    });
+    auto file = SharedFile::open(path, sizeof(Layout), SharedFile::Owner::kThisUser);
+    if (file.ok() || file.status().code() != Code::kNotFound) return file;
+    auto made = SharedFile::create(path, contents, /*lock=*/false);
     if (made.ok() || made.status().code() != Code::kAlreadyExists) return made;
   }
 }
 
 }  // namespace
 
+CardBudget::CardBudget(SharedFile file, std::int64_t limit, int slot, const Clock& clock,
+                       LogSink log)
+    : file_(std::move(file)), limit_(limit), slot_(slot), log_(clock, std::move(log), "budget: ") {}
+
 Result<std::unique_ptr<CardBudget>> CardBudget::join(const std::string& path,
-                                                     std::int64_t limit_bytes) {
+                                                     std::int64_t limit_bytes, const Clock& clock,
+                                                     LogSink log) {
+  constexpr const char* kOperation = "budget.join";
   if (limit_bytes < 0) {
-    return Status::error(Code::kInvalidArgument, "budget.join", std::to_string(limit_bytes), 0,
+    return Status::error(Code::kInvalidArgument, kOperation, std::to_string(limit_bytes), 0,
                          "expected 0 bytes or more");
   }
-  KV_ASSIGN_OR_RETURN(SharedFile file, open_or_create(path, limit_bytes));
-  if (layout(file).limit != limit_bytes) {
-    return Status::error(Code::kFailedPrecondition, "budget.join", path, 0,
-                         "its limit is " + std::to_string(layout(file).limit) + " bytes, not " +
+  Layout fresh;
+  fresh.limit = limit_bytes;
+  KV_ASSIGN_OR_RETURN(SharedFile file, open_or_create(path, fresh));
+  Layout there;
+  KV_RETURN_IF_ERROR(file.read(0, &there, kHead));
+  if (there.magic != kMagic) {
+    return Status::error(Code::kProtocol, kOperation, path, 0, "it is not a budget");
+  }
+  if (there.limit != limit_bytes) {
+    return Status::error(Code::kFailedPrecondition, kOperation, path, 0,
+                         "its limit is " + std::to_string(there.limit) + " bytes, not " +
                              std::to_string(limit_bytes));
   }
   for (int slot = 0; slot < kSlots; ++slot) {
     if (!file.try_lock(slot)) continue;
-    slot_bytes(file, slot).store(0, std::memory_order_seq_cst);  // a dead owner's
-    return std::unique_ptr<CardBudget>(new CardBudget(std::move(file), slot));
+    std::unique_ptr<CardBudget> joined(
+        new CardBudget(std::move(file), limit_bytes, slot, clock, std::move(log)));
+    KV_RETURN_IF_ERROR(joined->write_slot(slot, 0));  // a dead owner's
+    return joined;
   }
-  return Status::error(Code::kUnavailable, "budget.join", path, 0,
+  return Status::error(Code::kUnavailable, kOperation, path, 0,
                        "all " + std::to_string(kSlots) + " slots are taken");
 }
 
 CardBudget::~CardBudget() {
-  if (maker_ != ::getpid()) return;
-  slot_bytes(file_, slot_).store(0, std::memory_order_seq_cst);
+  if (maker_ == ::getpid()) static_cast<void>(write_slot(slot_, 0));  // nobody is left to tell
 }
 
-std::int64_t CardBudget::limit() const {
-  return layout(file_).limit;
+// ---- the books
+
+Status CardBudget::wrong(Code code, std::int64_t bytes, const std::string& text) const {
+  return Status::error(code, "budget.claim", std::to_string(bytes) + " bytes", 0, text);
+}
+
+Status CardBudget::overwritten(const std::string& what) const {
+  return Status::error(Code::kProtocol, "budget", file_.path(), 0,
+                       "somebody has overwritten " + what);
+}
+
+Status CardBudget::write_slot(int slot, std::int64_t bytes) {
+  const Slot whole{bytes, ~bytes};
+  return file_.write(kHead + static_cast<std::size_t>(slot) * sizeof whole, &whole, sizeof whole);
 }
 
 std::int64_t CardBudget::own() const {
-  return slot_bytes(file_, slot_).load(std::memory_order_seq_cst);
+  const MutexLock lock(mutex_);
+  return own_;
 }
 
-std::int64_t CardBudget::claimed() const {
+Status CardBudget::add(std::int64_t bytes) {
+  const MutexLock lock(mutex_);
   std::int64_t sum = 0;
-  for (int slot = 0; slot < kSlots; ++slot) {
-    sum += slot_bytes(file_, slot).load(std::memory_order_seq_cst);
+  if (__builtin_add_overflow(own_, bytes, &sum) || sum < 0) {
+    return wrong(bytes < 0 ? Code::kInvalidArgument : Code::kOutOfMemory, bytes,
+                 "it has " + std::to_string(own_));
   }
-  return sum;
+  Status status = write_slot(slot_, sum);
+  if (status.ok() || bytes < 0) own_ = sum;
+  if (!status.ok()) log_.say(Severity::kWarning, status.to_string());
+  return status;
 }
 
-bool CardBudget::try_claim(std::int64_t bytes) {
-  std::atomic<std::int64_t>& mine = slot_bytes(file_, slot_);
+Result<std::int64_t> CardBudget::claimed() const {
+  Status damaged;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Layout all;
+    KV_RETURN_IF_ERROR(file_.read(0, &all, sizeof all));
+    std::int64_t sum = 0;
+    int bad = -1;
+    for (int slot = 0; slot < kSlots && bad < 0; ++slot) {
+      const Slot& one = all.slots[static_cast<std::size_t>(slot)];
+      if (!one.whole() && step<"budget.slot.check">(slot)) {
+        step_done<"budget.slot.check">(slot);
+        bad = slot;
+      } else if (__builtin_add_overflow(sum, one.bytes, &sum)) {
+        sum = std::numeric_limits<std::int64_t>::max();
+      }
+    }
+    const bool head = all.magic == kMagic && all.limit == limit_;
+    if (head && bad < 0) return sum;
+    damaged = overwritten(head ? "slot " + std::to_string(bad) : "its head");
+  }
+  return damaged;
+}
+
+// ---- claiming
+
+Status CardBudget::try_claim(std::int64_t bytes) {
+  const auto no_room = [&] {
+    return wrong(Code::kOutOfMemory, bytes,
+                 "the card's budget of " + std::to_string(limit_) + " bytes is claimed");
+  };
+  if (bytes > limit_) return no_room();
   if (step<"budget.claim.add_first">(bytes)) {
-    mine.fetch_add(bytes, std::memory_order_seq_cst);
+    KV_RETURN_IF_ERROR(add(bytes));
     step_done<"budget.claim.add_first">(bytes);
     point<"budget.claim">(bytes);
-    if (claimed() <= limit()) return true;
-    mine.fetch_sub(bytes, std::memory_order_seq_cst);
-    return false;
+    const auto all = claimed();
+    if (all.ok() && *all <= limit_) return {};
+    static_cast<void>(add(-bytes));  // the reason is what the caller wants to know
+    return all.ok() ? no_room() : all.status();
   }
   // The defect: to look and to take are two steps, and others come in between.
-  const bool room = claimed() + bytes <= limit();
+  KV_ASSIGN_OR_RETURN(const std::int64_t all, claimed());
   point<"budget.claim">(bytes);
-  if (room) mine.fetch_add(bytes, std::memory_order_seq_cst);
-  return room;
+  return all <= limit_ - bytes ? add(bytes) : no_room();
 }
 
-bool CardBudget::claim(std::int64_t bytes) {
-  if (try_claim(bytes)) return true;
-  reclaim();
-  for (int attempt = 1; attempt < kAttempts; ++attempt) {
-    if (try_claim(bytes)) return true;
+Status CardBudget::claim(std::int64_t bytes) {
+  if (bytes < 0) return wrong(Code::kInvalidArgument, bytes, "expected 0 or more");
+  if (maker_ != ::getpid()) {
+    return wrong(Code::kFailedPrecondition, bytes, "a forked child has no part of its own");
   }
-  return false;
+  Status status = try_claim(bytes);
+  if (status.ok()) return status;
+  reclaim();
+  for (int attempt = 1; attempt < kAttempts && !status.ok(); ++attempt) status = try_claim(bytes);
+  return status;
 }
 
-void CardBudget::give_back(std::int64_t bytes) {
-  slot_bytes(file_, slot_).fetch_sub(bytes, std::memory_order_seq_cst);
+Status CardBudget::give_back(std::int64_t bytes) {
+  if (bytes < 0) return wrong(Code::kInvalidArgument, bytes, "expected 0 or more");
+  return add(-bytes);
 }
 
 void CardBudget::reclaim() {
   std::int64_t emptied = 0;
   if (!step<"budget.reclaim_dead">(slot_)) return;
-  const MutexLock lock(mutex_);
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (slot == slot_ || slot_bytes(file_, slot).load(std::memory_order_seq_cst) == 0) continue;
-    if (!file_.try_lock(slot)) continue;
-    slot_bytes(file_, slot).store(0, std::memory_order_seq_cst);
-    file_.unlock(slot);
-    ++emptied;
+  Status damage;
+  {
+    const MutexLock lock(mutex_);
+    Layout all;
+    damage = file_.read(0, &all, sizeof all);
+    if (!damage.ok()) {
+      all.magic = 0;
+      all.slots.fill(Slot{0, 0});
+    }
+    if (all.magic != kMagic || all.limit != limit_) {
+      if (damage.ok()) damage = overwritten("its head");
+      Layout fresh;
+      fresh.limit = limit_;
+      static_cast<void>(file_.write(0, &fresh, kHead));
+    }
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const Slot& one = all.slots[static_cast<std::size_t>(slot)];
+      if (slot == slot_ || (one.whole() && one.bytes == 0) || !file_.try_lock(slot)) continue;
+      if (!one.whole() && damage.ok()) damage = overwritten("slot " + std::to_string(slot));
+      static_cast<void>(write_slot(slot, 0));
+      file_.unlock(slot);
+      ++emptied;
+    }
   }
+  if (!damage.ok()) log_.say(Severity::kWarning, damage.to_string() + ": mended");
   step_done<"budget.reclaim_dead">(slot_, emptied);
 }
 
@@ -142,17 +215,15 @@ void BudgetedPages::give_back(const Done& done, std::size_t pages) {
                         ? static_cast<std::ptrdiff_t>(pages)
                         : std::count(done.states.begin(), done.states.end(), PageMap::kUnmapped);
   if (gone == 0 || !step<"budget.pages.give_back">(gone)) return;
-  budget_.give_back(gone * page_bytes_);
+  // In its own books it is given back whatever happens to the file; the budget says what did.
+  static_cast<void>(budget_.give_back(gone * page_bytes_));
   step_done<"budget.pages.give_back">(gone);
 }
 
 PageBackend::Done BudgetedPages::map(const std::vector<std::int64_t>& pages) {
   const auto bytes = static_cast<std::int64_t>(pages.size()) * page_bytes_;
-  if (!budget_.claim(bytes)) {
-    return {Status::error(
-                Code::kOutOfMemory, "budget.claim", std::to_string(bytes) + " bytes", 0,
-                "the card's budget of " + std::to_string(budget_.limit()) + " bytes is claimed"),
-            std::vector<PageMap>(pages.size(), PageMap::kUnmapped)};
+  if (Status status = budget_.claim(bytes); !status.ok()) {
+    return {std::move(status), std::vector<PageMap>(pages.size(), PageMap::kUnmapped)};
   }
   Done done = pages_.map(pages);
   if (!done.status.ok()) give_back(done, pages.size());

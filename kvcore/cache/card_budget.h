@@ -4,12 +4,17 @@
 //
 // Each process has a slot of its own in a shared file, and writes no other. A claim adds to the own
 // slot first and looks at the sum of all then: of two that come at once at least one sees both, so
-// the sum that stays is never above the limit. Nobody holds a lock, so a process that is stopped or
-// killed in the middle stalls nobody; a slot whose owner is dead, which the kernel tells by the
-// owner's file lock, is emptied by whoever misses for want of room.
+// the sum that stays is never above the limit. Nobody waits for a lock, so a process that is
+// stopped or killed in the middle stalls nobody; a slot whose owner is dead, which the kernel tells
+// by the owner's file lock, is emptied by whoever misses for want of room.
 //
-// Threads: claim(), give_back(), claimed() from any thread.
-// Ownership: owns its slot and mapping; the file stays for the others, and for the next.
+// What is in the file may be anybody's: a slot counts only if it is whole, and what each process
+// holds, and the limit, it knows by itself. Where the file was cut off or overwritten, who claims
+// next mends the head and the slots of the dead; a living engine mends its own when it next claims
+// or gives back, and until then nobody is told that there is room.
+//
+// Threads: all members from any thread.
+// Ownership: owns its slot; the file stays for the others, and for the next. Borrows the clock.
 #ifndef KVCORE_CACHE_CARD_BUDGET_H_
 #define KVCORE_CACHE_CARD_BUDGET_H_
 
@@ -20,10 +25,13 @@
 #include <memory>
 #include <string>
 
-#include "kvcore/cache/page_backend.h"
-#include "kvcore/cache/shared_file.h"
+#include "kvcore/base/clock.h"
+#include "kvcore/base/log.h"
+#include "kvcore/base/peer_log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/thread_annotations.h"
+#include "kvcore/cache/page_backend.h"
+#include "kvcore/cache/shared_file.h"
 
 namespace kv {
 
@@ -31,37 +39,50 @@ class CardBudget {
  public:
   static constexpr int kSlots = 64;
 
-  // Joins the budget of this name, or makes it. kFailedPrecondition: it has another limit.
-  // kProtocol: a file of this name is no budget. kUnavailable: all slots have living owners.
-  static Result<std::unique_ptr<CardBudget>> join(const std::string& path,
-                                                  std::int64_t limit_bytes);
+  // Joins the budget of this name, or makes it. kFailedPrecondition: it has another limit, or is
+  // another user's. kProtocol: a file of this name is no budget. kUnavailable: all slots have
+  // living owners.
+  static Result<std::unique_ptr<CardBudget>> join(const std::string& path, std::int64_t limit_bytes,
+                                                  const Clock& clock, LogSink log);
   ~CardBudget();  // gives back what it still has, not so in a forked child
 
   CardBudget(const CardBudget&) = delete;
   CardBudget& operator=(const CardBudget&) = delete;
 
-  // False: there is no room, and nothing was taken. When several claims meet within microseconds
-  // near the limit, all of them may miss although there was room for one.
-  bool claim(std::int64_t bytes) KV_EXCLUDES(mutex_);
-  void give_back(std::int64_t bytes);
-  std::int64_t limit() const;
-  // Of all engines, and of this one.
-  std::int64_t claimed() const;
-  std::int64_t own() const;
+  // Not fine: nothing was taken. kOutOfMemory: there is no room; when several claims meet within
+  // microseconds near the limit, all of them may miss although there was room for one. kProtocol:
+  // the file is damaged, so that nobody can tell. kInvalidArgument: less than 0.
+  // kFailedPrecondition: in a forked child, whose slot is its parent's.
+  Status claim(std::int64_t bytes) KV_EXCLUDES(mutex_);
+  // kInvalidArgument, nothing done: less than 0, or more than it has.
+  Status give_back(std::int64_t bytes) KV_EXCLUDES(mutex_);
+  std::int64_t limit() const { return limit_; }
+  // Of all engines. kProtocol: as for claim(). Above all numbers: the largest.
+  Result<std::int64_t> claimed() const;
+  // Of this one.
+  std::int64_t own() const KV_EXCLUDES(mutex_);
   // Removes the file, for the last one to leave; others that still have it keep theirs.
   Status unlink() { return file_.unlink(); }
 
  private:
-  CardBudget(SharedFile file, int slot) : file_(std::move(file)), slot_(slot) {}
+  CardBudget(SharedFile file, std::int64_t limit, int slot, const Clock& clock, LogSink log);
+  Status wrong(Code code, std::int64_t bytes, const std::string& text) const;
+  Status overwritten(const std::string& what) const;
   // Once, without looking for dead engines.
-  bool try_claim(std::int64_t bytes);
-  // Empties the slots of dead engines.
+  Status try_claim(std::int64_t bytes) KV_EXCLUDES(mutex_);
+  // The own slot, by so much more or less.
+  Status add(std::int64_t bytes) KV_EXCLUDES(mutex_);
+  Status write_slot(int slot, std::int64_t bytes);
+  // Empties the slots of dead engines, and mends what was damaged of them.
   void reclaim() KV_EXCLUDES(mutex_);
 
   SharedFile file_;
+  const std::int64_t limit_;
   const int slot_;
   const pid_t maker_ = ::getpid();
-  Mutex mutex_;  // for the locks of the file, which belong to the whole process
+  mutable Mutex mutex_;  // also for the locks of the file, which belong to the whole process
+  std::int64_t own_ KV_GUARDED_BY(mutex_) = 0;
+  PeerLog log_;
 };
 
 // Pages within a budget: mapping claims before, unmapping gives back after. Borrows both.

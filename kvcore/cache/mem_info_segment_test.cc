@@ -38,7 +38,7 @@ class MemInfoSegmentTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(root_); }
 
   std::unique_ptr<MemInfoSegment> make() {
-    auto made = MemInfoSegment::make(path_, 1000);
+    auto made = MemInfoSegment::make(path_, 1000, clock_, sink());
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? std::move(*made) : nullptr;
   }
@@ -47,6 +47,15 @@ class MemInfoSegmentTest : public ::testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
     return reader.ok() ? reader->read().value_or(MemInfo()) : MemInfo();
   }
+  LogSink sink() {
+    return [this](Severity, std::string_view line) { log_.emplace_back(line); };
+  }
+  // Somebody writes a number at this byte.
+  void write_at(off_t at, std::int64_t number) const {
+    const UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::pwrite(fd.get(), &number, sizeof number, at), ssize_t{sizeof number});
+  }
+  void cut(off_t bytes) const { ASSERT_EQ(::truncate(path_.c_str(), bytes), 0); }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(root_)) {
@@ -80,7 +89,11 @@ class MemInfoSegmentTest : public ::testing::Test {
   }
 
   std::string root_, path_;
+  ManualClock clock_;
+  std::vector<std::string> log_;
 };
+
+constexpr std::uint64_t kMost = (std::uint64_t{1} << 24) - 1;  // of the revisions
 
 TEST_F(MemInfoSegmentTest, LiesWhereDeployedToolsLook) {
   EXPECT_EQ(*mem_info_path("/dev/shm", "a-b_1", 0), "/dev/shm/a-b_1");
@@ -122,14 +135,15 @@ TEST_F(MemInfoSegmentTest, AForkedChildThatDropsItsCopyTakesNothingAway) {
 
 TEST_F(MemInfoSegmentTest, ALivingMakersNameIsTaken) {
   const auto segment = make();
-  const auto second = MemInfoSegment::make(path_, 5);
+  const auto second = MemInfoSegment::make(path_, 5, clock_, sink());
   EXPECT_EQ(second.status().code(), Code::kAlreadyExists);
   EXPECT_EQ(read().generation, segment->generation());
   EXPECT_EQ(files().size(), 1u);
 }
 
 TEST_F(MemInfoSegmentTest, WhatADeadMakerLeftIsReplaced) {
-  in_a_killed_child([this] { (void)MemInfoSegment::make(path_, 77).value().release(); });
+  in_a_killed_child(
+      [this] { (void)MemInfoSegment::make(path_, 77, clock_, sink()).value().release(); });
   EXPECT_EQ(read().total, 77);
   const auto segment = make();
   EXPECT_EQ(read().total, 1000);
@@ -138,7 +152,7 @@ TEST_F(MemInfoSegmentTest, WhatADeadMakerLeftIsReplaced) {
 
 TEST_F(MemInfoSegmentTest, AForeignOrShortFileIsRefusedAndLeftAlone) {
   const auto refused = [this](const char* what) {
-    const auto made = MemInfoSegment::make(path_, 1);
+    const auto made = MemInfoSegment::make(path_, 1, clock_, sink());
     EXPECT_EQ(made.status().code(), Code::kProtocol) << what;
     EXPECT_THAT(made.status().to_string(), HasSubstr(path_));
     EXPECT_EQ(MemInfoReader::open(path_).status().code(), Code::kProtocol) << what;
@@ -157,7 +171,7 @@ TEST_F(MemInfoSegmentTest, AForeignOrShortFileIsRefusedAndLeftAlone) {
   std::ofstream(path_) << std::string(size, 'x');
   refused("foreign");
   std::filesystem::create_directory(path_);
-  const auto directory = MemInfoSegment::make(path_, 1);
+  const auto directory = MemInfoSegment::make(path_, 1, clock_, sink());
   EXPECT_FALSE(directory.ok());
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
@@ -199,6 +213,119 @@ TEST_F(MemInfoSegmentTest, ADeployedToolsTotalIsAWishAndIsNotLost) {
   segment->publish(700, 10, 0, 1);  // what is in force so far
   EXPECT_EQ(deployed()[0], 700);
   EXPECT_EQ(segment->take_wish(), std::nullopt);
+}
+
+// ---- what others do to it
+
+// Cut anywhere: the maker lives, takes nothing for a limit, and the record is whole again.
+TEST_F(MemInfoSegmentTest, CutOffItIsWrittenAnew) {
+  for (off_t bytes = 0; bytes < 184; bytes += 4) {
+    const auto segment = make();
+    auto reader = MemInfoReader::open(path_);
+    ASSERT_TRUE(reader.ok());
+    ASSERT_EQ(*reader->request_limit(8192), 1u);
+    ASSERT_TRUE(segment->take_wish().has_value());
+    segment->publish(1000, 0, 0, 1);
+    segment->publish(900, 300, 20, 1);
+    cut(bytes);
+    EXPECT_EQ(MemInfoReader::open(path_).status().code(), Code::kProtocol) << bytes;
+    if (bytes % 8 == 0) segment->publish(800, 200, 10, 1);  // before it looks: to the old end
+    EXPECT_EQ(segment->take_wish(), std::nullopt) << bytes;
+    EXPECT_EQ(segment->take_wish(), std::nullopt) << bytes;
+    segment->publish(900, 400, 30, 1);
+    EXPECT_EQ(read(), (MemInfo{900, 400, 30, 1, segment->generation()})) << bytes;
+    EXPECT_EQ(deployed(), (std::array<std::int64_t, 3>{900, 400, 30})) << bytes;
+    EXPECT_EQ(*reader->request_limit(4096), 2u) << bytes;
+    EXPECT_TRUE(segment->take_wish().has_value());
+  }
+  EXPECT_EQ(log_.size(), 29u);  // but for what lay behind the head and was written again
+}
+
+TEST_F(MemInfoSegmentTest, SaysOnceThatItWasCut) {
+  const auto segment = make();
+  cut(0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(segment->take_wish(), std::nullopt);
+  ASSERT_EQ(log_.size(), 1u);
+  EXPECT_THAT(log_[0], HasSubstr("somebody has cut it off"));
+  EXPECT_THAT(log_[0], HasSubstr("written anew"));
+  write_at(24, 0);  // another magic number
+  EXPECT_EQ(segment->take_wish(), std::nullopt);
+  ASSERT_EQ(log_.size(), 2u);
+  EXPECT_THAT(log_[1], HasSubstr("somebody has overwritten it"));
+}
+
+TEST_F(MemInfoSegmentTest, CutAgainAndAgainItFillsNoLog) {
+  {
+    const auto segment = make();
+    for (int i = 0; i < 1000; ++i) {
+      cut(i % 184);
+      EXPECT_EQ(segment->take_wish(), std::nullopt);
+    }
+  }
+  EXPECT_EQ(log_.size(), std::size_t{PeerLog::kLines + 1});
+}
+
+TEST_F(MemInfoSegmentTest, WhatCannotBeALimitIsNone) {
+  const auto segment = make();
+  write_total(-5);
+  EXPECT_EQ(segment->take_wish(), std::nullopt);
+  segment->publish(1000, 0, 0, 0);
+  EXPECT_EQ(deployed()[0], 1000);
+  write_at(40, 17);  // units without a revision
+  EXPECT_EQ(segment->take_wish(), std::nullopt);
+  EXPECT_EQ(segment->take_wish(), std::nullopt);
+  ASSERT_EQ(log_.size(), 2u);
+  EXPECT_THAT(log_[0], HasSubstr("a total of -5 bytes, expected 0 or more"));
+  EXPECT_THAT(log_[1], HasSubstr("no revision"));
+}
+
+TEST_F(MemInfoSegmentTest, AReaderRefusesWhatCannotBe) {
+  const auto segment = make();
+  auto reader = MemInfoReader::open(path_);
+  ASSERT_TRUE(reader.ok());
+  segment->publish(10, -1, 0, 0);
+  EXPECT_EQ(reader->read().status().code(), Code::kProtocol);
+  EXPECT_THAT(reader->read().status().to_string(), HasSubstr("its used bytes are -1"));
+  segment->publish(10, 0, 0, ~std::uint64_t{0});
+  EXPECT_EQ(reader->request_limit(0).status().code(), Code::kFailedPrecondition);
+  segment->publish(10, 0, 0, kMost);
+  EXPECT_EQ(reader->request_limit(0).status().code(), Code::kFailedPrecondition);
+  write_at(40, -1);  // the newest of all limits that were asked for
+  segment->publish(10, 0, 0, 0);
+  EXPECT_EQ(reader->request_limit(0).status().code(), Code::kFailedPrecondition);
+  write_at(48, -1);  // so many sets were published
+  EXPECT_TRUE(reader->read().ok());
+  cut(60);
+  EXPECT_EQ(reader->read().status().code(), Code::kProtocol);
+}
+
+// Deployed tools lock the file, read, and write: neither side loses what the other wrote.
+TEST_F(MemInfoSegmentTest, AToolsLockKeepsTheTotalFromBeingOverwritten) {
+  const auto segment = make();
+  auto tool =
+      SharedFile::open(path_, std::filesystem::file_size(path_), SharedFile::Owner::kAnybody);
+  ASSERT_TRUE(tool.ok() && tool->try_lock_whole());
+  segment->publish(700, 10, 0, 0);
+  EXPECT_EQ(deployed(), (std::array<std::int64_t, 3>{1000, 10, 0}));
+  EXPECT_EQ(read().total, 700);
+  auto reader = MemInfoReader::open(path_);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->request_limit(0).status().code(), Code::kUnavailable);
+  tool->unlock_whole();
+  segment->publish(700, 10, 0, 0);
+  EXPECT_EQ(deployed()[0], 700);
+  EXPECT_EQ(segment->take_wish(), std::nullopt);
+}
+
+TEST_F(MemInfoSegmentTest, AnotherUsersRecordIsRefusedAndLeftAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  in_a_killed_child(
+      [this] { (void)MemInfoSegment::make(path_, 77, clock_, {}).value().release(); });
+  ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
+  const auto made = MemInfoSegment::make(path_, 1, clock_, sink());
+  EXPECT_EQ(made.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(made.status().to_string(), HasSubstr("it belongs to user 65534"));
+  EXPECT_EQ(read().total, 77);
 }
 
 // ---- in the middle

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "kvcore/hook.h"
@@ -16,6 +17,9 @@ Status PageOptions::validate() const {
   };
   if (pages < 1) return wrong("pages", pages, "at least 1");
   if (page_bytes < 1) return wrong("page_bytes", page_bytes, "at least 1");
+  if (pages > std::numeric_limits<std::int64_t>::max() / page_bytes) {
+    return wrong("page_bytes", page_bytes, "so few that all pages' are below 2^63");
+  }
   if (low < 0) return wrong("low", low, "0 or more");
   if (high < low) return wrong("high", high, "at least the low mark");
   if (wait_limit.count() < 0) return wrong("wait_limit", wait_limit.count(), "0 ns or more");
@@ -33,6 +37,7 @@ PageAllocator::PageAllocator(const PageOptions& options, PageBackend& backend, C
       backend_(backend),
       clock_(clock),
       log_(std::move(log)),
+      wishes_(clock, log_, "pages: "),
       use_(static_cast<std::size_t>(options.pages), Use::kFree),
       wanted_(options.pages),
       asked_(options.pages) {
@@ -371,8 +376,8 @@ void PageAllocator::look_for_wish() {
   if (!wish) return;
   const std::uint64_t revision = wish->revision != 0 ? wish->revision : revision_ + 1;
   const LimitResult result = accept_limit(wish->bytes / options_.page_bytes, revision);
-  say(Severity::kInfo, "limit of " + std::to_string(wish->bytes) + " bytes, revision " +
-                           std::to_string(revision) + ": " + limit_result_name(result));
+  wishes_.say(Severity::kInfo, "limit of " + std::to_string(wish->bytes) + " bytes, revision " +
+                                   std::to_string(revision) + ": " + limit_result_name(result));
 }
 
 void PageAllocator::take_wish() {

@@ -27,9 +27,10 @@
 
 #include "kvcore/base/clock.h"
 #include "kvcore/base/log.h"
-#include "kvcore/cache/page_backend.h"
+#include "kvcore/base/peer_log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/thread_annotations.h"
+#include "kvcore/cache/page_backend.h"
 
 namespace kv {
 
@@ -46,7 +47,7 @@ struct PageCounts {
 class PageRecord {
  public:
   virtual ~PageRecord() = default;
-  // Called with a lock held, after every change: no file operation, no wait.
+  // Called with a lock held, after every change: never waits for anybody.
   // `revision` is the newest limit's.
   virtual void publish(std::int64_t total_bytes, std::int64_t used_bytes, std::int64_t ready_bytes,
                        std::uint64_t revision) = 0;
@@ -171,6 +172,7 @@ class PageAllocator {
   PageBackend& backend_;
   Clock& clock_;
   const LogSink log_;
+  PeerLog wishes_;  // what tools outside ask for
 
   mutable Mutex mutex_;
   std::condition_variable changed_;  // for take() and stop()

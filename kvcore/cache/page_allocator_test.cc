@@ -489,6 +489,8 @@ TEST(PageOptionsTest, SaysWhatIsWrong) {
   refused(with(&PageOptions::low, -1), "low -1");
   refused(with(&PageOptions::low, 1), "high 0");
   refused(with(&PageOptions::wait_limit, Nanos(-1)), "wait_limit -1");
+  good.pages = 2;
+  refused(with(&PageOptions::page_bytes, std::numeric_limits<std::int64_t>::max()), "page_bytes 9");
 }
 
 }  // namespace

@@ -57,7 +57,11 @@ bool Connection::flush(std::int64_t generation) {
       return false;
     }
   }
-  out_.clear();
+  if (out_.capacity() > kKeptRoom) {
+    out_ = std::string();
+  } else {
+    out_.clear();
+  }
   sent_ = 0;
   return true;
 }

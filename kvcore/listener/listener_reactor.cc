@@ -1,6 +1,7 @@
 #include "kvcore/listener/listener_reactor.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -22,6 +23,9 @@ constexpr int kAcceptTurn = 32;      // clients lost or turned away before the o
 constexpr int kReadTurn = 16;        // reads of one connection before the others get a turn
 constexpr int kQueuedMax = 1 << 16;  // more than any backlog
 constexpr Nanos kAcceptRetry = std::chrono::milliseconds(100);
+constexpr std::size_t kMostQuoted = 128;  // of a command's name, in notes and logs
+// What is larger lies in mappings of its own, which go back to the kernel when it is freed.
+constexpr int kLargeAllocation = 1 << 20;
 
 // The reactor whose thread this is.
 thread_local const Reactor* t_reactor = nullptr;
@@ -34,9 +38,16 @@ bool out_of_descriptors(int error) {
 
 }  // namespace
 
-Reactor::Reactor(Setup setup) : setup_(std::move(setup)), user_(::geteuid()) {}
+Reactor::Reactor(Setup setup)
+    : setup_(std::move(setup)),
+      strangers_(*setup_.clock, setup_.log, setup_.label + ": "),
+      peers_(*setup_.clock, setup_.log, setup_.label + ": "),
+      user_(::geteuid()) {}
 
 Status Reactor::prepare(UniqueFd listening) {
+  // Left alone the C library raises its limit with each large body, up to 32 MiB, and then keeps as
+  // much of every thread's heap for ever. This holds for the whole process.
+  ::mallopt(M_MMAP_THRESHOLD, kLargeAllocation);
   listening_ = std::move(listening);
   poll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!poll_) return Status::system("epoll_create1", setup_.label, errno);
@@ -197,7 +208,7 @@ void Reactor::accept_client() {
   UniqueFd client = accept_one();
   if (!client) return;
   if (!same_user(client.get())) {
-    say(Severity::kWarning, "turned away a client of another user");
+    strangers_.say(Severity::kWarning, "turned away a client of another user");
     return;
   }
   try {
@@ -207,7 +218,7 @@ void Reactor::accept_client() {
     // Its request is often there by now: then it never enters the poll set before its answer.
     serve_or_close(*connection);
   } catch (const std::bad_alloc&) {
-    say(Severity::kError, "no memory for a connection: closed");
+    peers_.say(Severity::kError, "no memory for a connection: closed");
   }
 }
 
@@ -233,8 +244,8 @@ UniqueFd Reactor::accept_one() {
       break;
     }
     if (!starving_) {
-      say(Severity::kWarning,
-          Status::system("accept", "", failure).to_string() + ": clients are turned away");
+      peers_.say(Severity::kWarning,
+                 Status::system("accept", "", failure).to_string() + ": clients are turned away");
       starving_ = true;
     }
     if (out_of_descriptors(failure) && shed_one()) continue;
@@ -307,7 +318,7 @@ void Reactor::serve_or_close(Connection& connection) {
   try {
     keep = serve(connection);
   } catch (const std::bad_alloc&) {
-    say(Severity::kError, "no memory for a request: its connection is closed");
+    peers_.say(Severity::kError, "no memory for a request: its connection is closed");
   }
   if (!keep) close(connection);
 }
@@ -350,7 +361,7 @@ bool Reactor::watch(Connection& connection, std::uint32_t events) {
   event.data.ptr = &connection;
   const int how = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (::epoll_ctl(poll_.get(), how, connection.fd(), &event) != 0) {
-    say(Severity::kError, Status::system("epoll_ctl", "", errno).to_string());
+    peers_.say(Severity::kError, Status::system("epoll_ctl", "", errno).to_string());
     return false;
   }
   connection.watched = events;
@@ -380,8 +391,7 @@ bool Reactor::handle_frame(Connection& connection) {
   const Result<Message> request = decode_pickle(connection.body());
   point<"listener.frame.complete">(setup_.generation);
   if (!request.ok()) return refuse(connection, request.status());
-  const Result<std::string> named = text_field(*request, "cmd");
-  const std::string command = named.ok() ? *named : std::string();
+  const std::string command(text_view(*request, "cmd").value_or("").substr(0, kMostQuoted));
   if (!admit(command)) return false;
   const Result<Message> answer = [&] {
     const Inside inside(*this, command);
@@ -432,7 +442,7 @@ bool Reactor::refuse(Connection& connection, const Status& why) {
     note<"listener.dropped">(setup_.generation);
     return false;
   }
-  say(Severity::kInfo, "refused a request: " + why.to_string());
+  peers_.say(Severity::kInfo, "refused a request: " + why.to_string());
   connection.end_after_replies();
   return reply(connection, error_reply(why));
 }
@@ -440,7 +450,7 @@ bool Reactor::refuse(Connection& connection, const Status& why) {
 bool Reactor::reply(Connection& connection, const Message& message) {
   Result<std::string> frame = frame_message(message);
   if (!frame.ok()) {
-    say(Severity::kError, "a reply cannot be sent: " + frame.error().to_string());
+    peers_.say(Severity::kError, "a reply cannot be sent: " + frame.error().to_string());
     frame = frame_message(error_reply(frame.error()));
     if (!frame.ok()) return false;
   }

@@ -21,11 +21,12 @@
 #include <vector>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/listener/listener.h"
-#include "kvcore/listener/listener_connection.h"
 #include "kvcore/base/log.h"
+#include "kvcore/base/peer_log.h"
 #include "kvcore/base/thread_annotations.h"
 #include "kvcore/base/unique_fd.h"
+#include "kvcore/listener/listener.h"
+#include "kvcore/listener/listener_connection.h"
 
 namespace kv {
 
@@ -96,7 +97,8 @@ class Reactor {
   void say(Severity severity, const std::string& line) const;
 
   const Setup setup_;
-  const uid_t user_;  // who may connect: who the process was when the listener was made
+  PeerLog strangers_, peers_;  // what other users, and clients, can make it say
+  const uid_t user_;           // who may connect: who the process was when the listener was made
   UniqueFd listening_, poll_;
   std::int64_t connections_ = 0;  // the thread's own: how many there were
   bool accept_paused_ = false;    // the thread's own

@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
+#include "kvcore/base/peer_log.h"
 #include "kvcore/listener/listener_testing.h"
 
 namespace kv {
@@ -274,21 +276,95 @@ TEST_F(ListenerTest, AClientOfAnotherUserIsTurnedAway) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setuid(65534) != 0) ::_exit(2);
-    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path_.data(), path_.size());
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      ::_exit(3);
+    for (int i = 0; i < 2000; ++i) {
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        ::_exit(3);
+      }
+      char byte = 0;
+      if (::recv(fd, &byte, 1, 0) > 0) ::_exit(4);
+      ::close(fd);
     }
-    char byte = 0;
-    ::_exit(::recv(fd, &byte, 1, 0) <= 0 ? 0 : 4);
+    ::_exit(0);
   }
   int state = 0;
   ASSERT_EQ(::waitpid(child, &state, 0), child);
   EXPECT_EQ(state, 0);
   EXPECT_EQ(moments_.count("listener.accepted"), 0u);
   expect_served();
+  // However often they come, they fill no log.
+  EXPECT_EQ(log().size(), std::size_t{PeerLog::kLines});
+  EXPECT_EQ(listener_->stop(Nanos::max()), StopResult::kDone);
+  listener_.reset();
+  EXPECT_EQ(log().back(), "listener.test: 1990 such lines were left out");
+}
+
+TEST_F(ListenerTest, RefusedRequestsFillNoLog) {
+  std::atomic<int> infos{0};
+  ListenerOptions options;
+  options.socket_root = root_.path();
+  options.socket_path = path_;
+  auto started = Listener::start(options, &ListenerTest::handle, clock_,
+                                 [&infos](Severity, std::string_view) { ++infos; });
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  for (int i = 0; i < 100; ++i) {
+    RawClient client = connected();
+    client.send(std::string("\0\0\0\1x", 5));
+    EXPECT_EQ(text_of(client.reply(), "status"), "error");
+    EXPECT_TRUE(client.ended());
+  }
+  EXPECT_EQ(infos.load(), PeerLog::kLines);
+  started->reset();
+  EXPECT_EQ(infos.load(), PeerLog::kLines + 1);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kOwnAllocator = true;
+#else
+constexpr bool kOwnAllocator = false;
+#endif
+
+std::int64_t resident_pages() {
+  std::int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident;
+}
+
+// Eight connections stay open after a large request and after a large reply: neither their buffers
+// nor what the allocator had for the work stays in memory.
+TEST_F(ListenerTest, TheMemoryOfLargeBodiesGoesBack) {
+  if (kOwnAllocator) GTEST_SKIP() << "a sanitizer keeps freed memory for itself";
+  start();
+  std::vector<RawClient> clients(8);
+  const std::string large = frame_of({{"cmd", "hello"}, {"text", std::string(15u << 20, 'x')}});
+  const auto ask = [](RawClient& client, std::string_view name) {
+    client.send(command(name));
+    return text_of(client.reply(), "cmd");
+  };
+  const std::int64_t before = resident_pages();
+  for (RawClient& client : clients) {
+    ASSERT_EQ(client.connect(path_), 0);
+    client.send(large);
+    EXPECT_EQ(text_of(client.reply(), "cmd"), "hello");
+    EXPECT_EQ(ask(client, "small"), "small");
+  }
+  EXPECT_LT(resident_pages() - before, (8 << 20) / 4096);
+  for (RawClient& client : clients) {
+    EXPECT_EQ(ask(client, "big"), "big");
+    EXPECT_EQ(ask(client, "small"), "small");
+  }
+  EXPECT_LT(resident_pages() - before, (8 << 20) / 4096);
+}
+
+TEST_F(ListenerTest, ALongCommandsNameIsNotCopiedIntoItsNotes) {
+  start();
+  RawClient client = connected();
+  client.send(command(std::string(1u << 20, 'x')));
+  EXPECT_EQ(text_of(client.reply(), "cmd").size(), std::size_t{1u << 20});
+  for (const auto& seen : moments_.seen()) EXPECT_LE(seen.text.size(), 128u) << seen.name;
 }
 
 TEST_F(ListenerTest, ADescriptorThatAForkedChildKeepsDoesNotConfuseIt) {

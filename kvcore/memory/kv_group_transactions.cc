@@ -12,12 +12,15 @@ namespace {
 // How many ended transactions a group remembers, for retries of a lost reply. A client has one
 // pending per group and retries that one before it begins another.
 constexpr std::size_t kEndedKept = 256;
+constexpr std::size_t kLongestName = 256;  // bytes, of each of them
 
 }  // namespace
 
 Status KvGroup::check_transaction(const char* operation, std::string_view transaction) const {
-  if (!transaction.empty()) return {};
-  return Status::error(Code::kInvalidArgument, operation, name(), 0, "the transaction has no name");
+  if (!transaction.empty() && transaction.size() <= kLongestName) return {};
+  return Status::error(Code::kInvalidArgument, operation, name(), 0,
+                       "the transaction's name has " + std::to_string(transaction.size()) +
+                           " bytes, expected 1 to " + std::to_string(kLongestName));
 }
 
 const KvGroup::Transaction* KvGroup::find_ended(std::string_view transaction) const {

@@ -57,7 +57,7 @@ Message prepare(const Request& request) {
   const std::string_view phase = commit ? "prepare" : "";
   const auto offsets = integers_field(request.message, "offsets");
   if (!offsets.ok()) return error_reply(offsets.status(), phase);
-  const auto transaction = text_field(request.message, "transaction_id");
+  const auto transaction = text_view(request.message, "transaction_id");
   if (!transaction.ok()) return error_reply(transaction.status(), phase);
   Status status = request.allocator.prepare_unmap(request.group, *offsets, *transaction);
   if (!status.ok()) return error_reply(status, phase);
@@ -67,14 +67,14 @@ Message prepare(const Request& request) {
 }
 
 Message commit(const Request& request) {
-  const auto transaction = text_field(request.message, "transaction_id");
+  const auto transaction = text_view(request.message, "transaction_id");
   if (!transaction.ok()) return error_reply(transaction.status());
   const Status status = request.allocator.commit_unmap(request.group, *transaction);
   return status.ok() ? success("committed") : error_reply(status);
 }
 
 Message abort_unmap(const Request& request) {
-  const auto transaction = text_field(request.message, "transaction_id");
+  const auto transaction = text_view(request.message, "transaction_id");
   if (!transaction.ok()) return error_reply(transaction.status());
   const Status status = request.allocator.abort_unmap(request.group, *transaction);
   return status.ok() ? success("aborted") : error_reply(status);
@@ -96,7 +96,7 @@ constexpr std::array<Command, 6> kCommands{{
 }  // namespace
 
 Message serve_request(KvAllocator& allocator, const Message& request) {
-  const auto name = text_field(request, "cmd");
+  const auto name = text_view(request, "cmd");
   if (!name.ok()) return error_reply(name.status());
   for (const Command& command : kCommands) {
     if (command.name != *name) continue;

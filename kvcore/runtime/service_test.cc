@@ -152,5 +152,22 @@ TEST(ErrorReplyTest, WordsThatAreNotUtf8StillReachTheClient) {
   EXPECT_THAT(text_field(reply, "message").value_or(""), HasSubstr("says \\xff\\xfe"));
 }
 
+// What a peer sent is quoted in part only, however long and whatever it is.
+TEST_F(ServiceTest, ALongTextIsNotSentBack) {
+  for (const std::string& command : {std::string(16u << 20, 'x'), std::string(1u << 20, '\xff')}) {
+    const Message reply = ask({{"cmd", command}});
+    EXPECT_THAT(text(reply, "message"), HasSubstr("unknown command"));
+    EXPECT_THAT(text(reply, "message"), HasSubstr("bytes left out"));
+    EXPECT_LT(encode_pickle(reply)->size(), 8192u);
+  }
+}
+
+TEST_F(ServiceTest, ATransactionsNameIsKeptSoItIsShort) {
+  map({0});
+  EXPECT_EQ(text(prepare({0}, std::string(256, 't').c_str()), "status"), "prepared");
+  const Message reply = prepare({0}, std::string(257, 't').c_str());
+  EXPECT_THAT(text(reply, "message"), HasSubstr("has 257 bytes, expected 1 to 256"));
+}
+
 }  // namespace
 }  // namespace kv

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "kvcore/base/unique_fd.h"
 #include "kvcore/wire/frame.h"
 #include "kvcore/wire/pickle.h"
 #include "kvcore/wire/socket_place.h"
-#include "kvcore/base/unique_fd.h"
 
 namespace kv {
 namespace {
@@ -130,9 +130,7 @@ class Exchange {
 };
 
 std::string_view command_of(const Message& message) {
-  const Value* command = find(message, "cmd");
-  const std::string* text = command != nullptr ? command->as_text() : nullptr;
-  return text != nullptr ? std::string_view(*text) : std::string_view("(no command)");
+  return text_view(message, "cmd").value_or("(no command)");
 }
 
 // Requests that do not fit their sockets' buffers go on side by side, so that a peer that reads

@@ -13,9 +13,6 @@ namespace {
 
 // Holds every usual request and reply whole.
 constexpr std::size_t kFirstRoom = 4096;
-// A larger buffer is given back once its frame is done, so that one long frame does not cost its
-// memory for the rest of the connection.
-constexpr std::size_t kKeptRoom = 64u << 10;
 
 constexpr std::size_t kLongestBody = std::numeric_limits<std::int32_t>::max();
 

@@ -22,6 +22,9 @@
 namespace kv {
 
 inline constexpr std::size_t kFrameHeader = 4;  // bytes
+// A larger buffer is given back once its frame is done, so that one long frame does not cost its
+// memory for the rest of the connection.
+inline constexpr std::size_t kKeptRoom = 64u << 10;
 
 // The frame around `body`. kInvalidArgument: the body is longer than a length can say (2^31 - 1).
 Result<std::string> encode_frame(std::string_view body);

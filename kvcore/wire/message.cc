@@ -46,11 +46,16 @@ const Value* find(const Message& message, std::string_view key) {
   return nullptr;
 }
 
-Result<std::string> text_field(const Message& message, std::string_view key) {
+Result<std::string_view> text_view(const Message& message, std::string_view key) {
   const Value* value = find(message, key);
   if (value == nullptr) return missing(key, "a text");
-  if (const std::string* text = value->as_text()) return *text;
+  if (const std::string* text = value->as_text()) return std::string_view(*text);
   return mistyped(key, *value, "a text");
+}
+
+Result<std::string> text_field(const Message& message, std::string_view key) {
+  KV_ASSIGN_OR_RETURN(const std::string_view text, text_view(message, key));
+  return std::string(text);
 }
 
 Result<std::int64_t> integer_field(const Message& message, std::string_view key) {

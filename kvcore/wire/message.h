@@ -52,6 +52,8 @@ const Value* find(const Message& message, std::string_view key);
 // Typed fields; kProtocol says which field is missing or of another type. The second form of
 // integer gives `fallback` when the field is absent.
 Result<std::string> text_field(const Message& message, std::string_view key);
+// The same without a copy, valid as long as the message: a peer may send a text of any length.
+Result<std::string_view> text_view(const Message& message, std::string_view key);
 Result<std::int64_t> integer_field(const Message& message, std::string_view key);
 Result<std::int64_t> integer_field(const Message& message, std::string_view key,
                                    std::int64_t fallback);

@@ -36,6 +36,8 @@ TEST(Message, FindsAFieldByItsWholeName) {
 
 TEST(Message, GivesTypedFields) {
   EXPECT_EQ(text_field(request(), "cmd").value(), "map_to_kv_tensors");
+  const Message held = request();
+  EXPECT_EQ(text_view(held, "cmd")->data(), find(held, "cmd")->as_text()->data());
   EXPECT_EQ(integer_field(request(), "group_id").value(), 3);
   EXPECT_THAT(integers_field(request(), "offsets").value(), ElementsAre(0, 2097152));
 }
