@@ -49,8 +49,9 @@ bool says(const DrillResult& result, int error) {
       [&words](const CheckResult& check) { return check.why.find(words) != std::string::npos; });
 }
 
-// A drill that injects it means it.
+// A drill that injects it, or starts with a small disk, means it.
 bool injects(const Drill& drill, int error) {
+  if (error == ENOSPC && drill.small_root) return true;
   return foretold(drill.steps).codes.count(error) != 0;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "harness/base/files.h"
 #include "harness/process/process.h"
@@ -132,7 +135,41 @@ std::vector<std::string> RunFolder::lost() const {
   return names;
 }
 
+std::string RunFolder::make_small(std::int64_t bytes) {
+  const auto refused = [](const std::string& what) {
+    return fmt::format("no file system of its own: {}: {}", what, std::strerror(errno));
+  };
+  const std::string user = fmt::format("{0} {0} 1", ::geteuid());
+  const std::string group = fmt::format("{0} {0} 1", ::getegid());
+  if (::unshare(CLONE_NEWNS) != 0) {
+    // A user without that right has it in a namespace of users that he is alone in.
+    if (errno != EPERM || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return refused("unshare");
+    for (const auto& [name, text] :
+         {std::pair{"setgroups", std::string("deny")}, {"uid_map", user}, {"gid_map", group}}) {
+      const std::string path = std::string("/proc/self/") + name;
+      const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      const bool written = fd >= 0 && write_all(fd, text);
+      if (fd >= 0) ::close(fd);
+      if (!written) return refused(path);
+    }
+  }
+  // What is mounted here is not to be seen outside.
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return refused("mount /");
+  small_ = true;
+  const std::string options = fmt::format("size={},mode=0700", bytes);
+  for (const std::string& root : {socket_root(), segment_root()}) {
+    if (::mount("kvdrill", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+      return refused("mount");
+    }
+    made_[root.substr(path_.size() + 1) + "/"] = identify(root);
+  }
+  return {};
+}
+
 std::string RunFolder::remove() const {
+  for (const std::string& root : {socket_root(), segment_root()}) {
+    if (small_) ::umount2(root.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  }
   const std::string now = where();
   for (const std::string& path : {now, path_}) {
     if (path.empty()) continue;

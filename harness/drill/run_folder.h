@@ -58,6 +58,11 @@ class RunFolder {
   // Names of what was put there by make() and write() and is not there any more, or is another.
   std::vector<std::string> lost() const;
 
+  // Puts the sockets and the segments on file systems of their own, of so many bytes each. They are
+  // there for this process and those that it starts, and end with the last of these. Empty, or why
+  // it cannot be done here. To be called once, before anything is started.
+  std::string make_small(std::int64_t bytes);
+
   // Removes everything, wherever it is now. Empty, or what could not be removed and why.
   std::string remove() const;
 
@@ -66,6 +71,7 @@ class RunFolder {
   bool put(std::string_view name, std::string_view text, int flags) const;
   std::string path_, ipc_name_;
   mutable std::map<std::string, FileId> made_;
+  bool small_ = false;
   std::shared_ptr<const int> folder_;  // a descriptor of it: what was put in its place is not ours
 };
 

@@ -345,9 +345,17 @@ DrillResult run_drill(const Drill& drill, const RunOptions& options, int lifelin
   result.arm = drill.arm;
   result.repeat = options.repeat;
   const Guard guard;
-  const auto folder = RunFolder::make(options.runs_folder);
+  auto folder = RunFolder::make(options.runs_folder);
   if (!folder) {
     broken(&result, drill, "supervisor", folder.error());
+    return result;
+  }
+  std::string why;
+  if (drill.small_root) why = folder->make_small(*drill.small_root);
+  if (!why.empty()) {
+    result.verdict = Verdict::kSkip;
+    result.checks.push_back({"small_root", Verdict::kSkip, std::move(why), drill.position});
+    if (why = folder->remove(); !why.empty()) broken(&result, drill, "supervisor", std::move(why));
     return result;
   }
   run_in(*folder, drill, options, lifeline, guard.fd(), start_ns, &result);

@@ -121,6 +121,22 @@ TEST_F(JudgingTest, AnotherDriverIsSaidAndACardStepSkipsTheDrillWithAReason) {
   EXPECT_EQ(result.folder, "");
 }
 
+TEST_F(JudgingTest, OneOfSeveralCallsMustWin) {
+  step(R"({call = "look", in = "worker"}, {call = "work", in = "worker"},
+          {call = "shutdown", in = "worker"})");
+  step(R"({id = "two win", one_of = ["look", "work"], value = "ok"},
+          {id = "nobody wins", one_of = ["look", "work"], value = "done"},
+          {id = "one wins", one_of = ["look", "shutdown"], value = "done", others = "ok"},
+          {id = "the other is wrong", one_of = ["look", "shutdown"], value = "done", others = "no"})");
+  exit();
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"two win", "nobody wins", "the other is wrong"}))
+      << reasons(result);
+  EXPECT_EQ(check(result, "the other is wrong").why,
+            "look returned 'ok', shutdown returned 'done'; expected 'done' of exactly one and 'no' "
+            "of the others");
+}
+
 TEST_F(JudgingTest, AWarningIsExpectedOfTheProcessThatTheStepNames) {
   ProcessSpec other = drill_.processes[0];
   other.name = "other";

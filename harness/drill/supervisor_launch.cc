@@ -76,6 +76,7 @@ Launch make_launch(const Drill& drill, const RunOptions& options, const RunFolde
                           process.arguments.end());
   launch.environment = environment_of(drill, options, folder, process);
   launch.folder = folder.path();
+  launch.limits = process.limits;
   launch.descriptors = {{board.board_fd(), kBoardDescriptor}, {board.wake_fd(), kWakeDescriptor}};
   return launch;
 }

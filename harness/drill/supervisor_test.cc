@@ -149,6 +149,69 @@ TEST_F(SupervisorTest, AWorkerThatDiesEarlyIsReportedWithItsLastWords) {
   EXPECT_EQ(result.processes.at(0).exit, 1);
 }
 
+TEST_F(SupervisorTest, AStartThatMustFailIsJudgedByItsCodeAndItsWords) {
+  step(R"({place = "{run}/s/worker.sock", contents = "in the way"})");
+  step(R"({id = "as said", start = "worker", fails = true, code = 1, text = "already in use"},
+          {id = "any code", start = "worker", fails = true},
+          {id = "other code", start = "worker", fails = true, code = 2})");
+  DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"other code", "no_crash"})) << reasons(result);
+  EXPECT_EQ(check(result, "other code").why,
+            "worker ended by exit code 1, expected its start to fail by exit code 2");
+
+  drill_.steps.resize(1);
+  step(R"({id = "other words", start = "worker", fails = true, code = 1, text = "no disk"})");
+  result = run();
+  EXPECT_EQ(failed(result), std::set<std::string>{"other words"}) << reasons(result);
+  EXPECT_THAT(check(result, "other words").why,
+              AllOf(HasSubstr("does not hold 'no disk': it ends '"), HasSubstr("in use")));
+
+  drill_.steps.clear();
+  step(R"({id = "refused", start = "worker", fails = true})");
+  EXPECT_EQ(check(run(), "refused").why,
+            "worker became ready, expected its start to fail by an exit code but 0");
+}
+
+TEST_F(SupervisorTest, StandardErrorIsEmptyOrHoldsAText) {
+  step(R"({place = "{run}/s/worker.sock", contents = "in the way"})");
+  step(R"({start = "worker", fails = true},
+          {id = "holds", stderr = "worker", holds = "already in use"},
+          {id = "holds not", stderr = "worker", holds = "no disk"},
+          {id = "not empty", stderr = "worker", is = "empty"},
+          {place = "{run}/s/worker.sock", socket = true, replace = true})");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"holds not", "not empty"})) << reasons(result);
+  EXPECT_THAT(check(result, "holds not").why, HasSubstr("does not hold 'no disk': it ends '"));
+  EXPECT_THAT(check(result, "not empty").why, HasSubstr("worker wrote to its standard error: "));
+
+  drill_.steps.clear();
+  start().step(R"({id = "empty", stderr = "worker", is = "empty"})").shut_down();
+  EXPECT_EQ(run().verdict, Verdict::kPass);
+}
+
+// Where no file system can be mounted the drill is a skip, and says so.
+TEST_F(SupervisorTest, ASmallRootIsFullWhenItsBytesAreUsed) {
+  drill_.small_root = 4096;
+  step(
+      R"({place = "{run}/m/fits", contents = "x"}, {id = "full", place = "{run}/m/more", contents = "x"})");
+  start().shut_down();
+  const DrillResult result = run();
+  if (result.verdict == Verdict::kSkip) {
+    EXPECT_THAT(check(result, "small_root").why, HasSubstr("no file system of its own: "));
+    GTEST_SKIP() << check(result, "small_root").why;
+  }
+  EXPECT_EQ(failed(result), std::set<std::string>{"full"}) << reasons(result);
+  EXPECT_THAT(check(result, "full").why, HasSubstr("No space left on device"));
+  std::ifstream mounts("/proc/self/mountinfo");
+  const std::string all((std::istreambuf_iterator<char>(mounts)), {});
+  EXPECT_EQ(all.find(folder_), std::string::npos) << "what a run mounts is seen by nobody else";
+
+  drill_.steps.clear();
+  start().shut_down();
+  EXPECT_EQ(run().verdict, Verdict::kPass);
+  EXPECT_THAT(run_folders(), testing::SizeIs(1)) << "of the failed run";
+}
+
 TEST_F(SupervisorTest, AProgramThatCannotBeStartedIsAnErrorWithItsName) {
   options_.engine = folder_ + "/nothing";
   start();

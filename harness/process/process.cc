@@ -1,6 +1,7 @@
 #include "harness/process/process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -53,6 +54,7 @@ struct ChildSetup {
   pid_t parent = 0;
   int folder = -1;
   std::vector<std::pair<int, int>> numbers;  // (ours, its)
+  std::map<int, std::uint64_t> limits;
 
   // Boost calls this in the child; an error is told to the parent by errno, through Boost's pipe.
   template <class Launcher>
@@ -86,7 +88,12 @@ struct ChildSetup {
   }
   bool limit() const {
     const struct rlimit core {};
-    return ::setrlimit(RLIMIT_CORE, &core) == 0 && (folder < 0 || ::fchdir(folder) == 0);
+    if (::setrlimit(RLIMIT_CORE, &core) != 0) return false;
+    if (folder >= 0 && ::fchdir(folder) != 0) return false;
+    return std::all_of(limits.begin(), limits.end(), [](const auto& limit) {
+      const struct rlimit both { limit.second, limit.second };
+      return ::setrlimit(static_cast<__rlimit_resource_t>(limit.first), &both) == 0;
+    });
   }
   bool detach() const {
     if (::setpgid(0, 0) != 0) return false;
@@ -171,9 +178,16 @@ tl::expected<Child, std::string> start(const Launch& launch) {
   const auto refused = [&](const std::string& what, int error) {
     return tl::unexpected("cannot start " + launch.program + ": " + what + ": " + reason(error));
   };
+  for (const auto& [resource, most] : launch.limits) {
+    struct rlimit ours {};
+    const auto which = static_cast<__rlimit_resource_t>(resource);
+    if (::getrlimit(which, &ours) == 0 && ours.rlim_max < most && ::geteuid() != 0) {
+      return refused(fmt::format("its limit {}, above ours, {}", most, ours.rlim_max), EPERM);
+    }
+  }
   const int floor = floor_of(launch);
   std::vector<Descriptor> sources;
-  ChildSetup setup{::getpid(), -1, {}};
+  ChildSetup setup{::getpid(), -1, {}, launch.limits};
   const auto hand_on = [&](Descriptor source, int its) {
     setup.numbers.emplace_back(source.get(), its);
     sources.push_back(std::move(source));

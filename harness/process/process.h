@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ struct Launch {
   // Descriptors the child gets: (ours, its number, 3 to 255). All others are closed in it; 0 is
   // /dev/null. Any numbering will do, also one that exchanges two.
   std::vector<std::pair<int, int>> descriptors;
+  std::map<int, std::uint64_t> limits;  // by resource (RLIMIT_NOFILE), soft and hard alike
 };
 
 // How a process ended, from the raw wait status.

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,6 +166,14 @@ TEST_F(ProcessTest, DescriptorsThatWereNotGivenAreClosedInTheChild) {
 }
 
 int exit_handler_fd = -1;
+
+TEST_F(ProcessTest, ItsLimitsHoldSoftAndHard) {
+  Launch launch = shell("ulimit -Sn; ulimit -Hn; ulimit -Sf; ulimit -Hf");
+  launch.limits = {{RLIMIT_NOFILE, 33}, {RLIMIT_FSIZE, 512 * 1024}};
+  Child child = started(launch);
+  EXPECT_EQ(ended(child), (End{false, 0, false, false}));
+  EXPECT_EQ(contents(launch.stdout_path), "33\n33\n1024\n1024\n");
+}
 
 TEST_F(ProcessTest, AFailedExecRunsNoExitHandlersOfOurs) {
   Pipe pipe;

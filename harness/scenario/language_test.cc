@@ -83,18 +83,19 @@ TEST(LanguageTest, EveryWordHasAnExample) {
   }
   std::vector<std::string> words = language().words();
   for (const char* word :
-       {"name",     "about",    "cases",       "params",      "processes", "drill",
-        "arm",      "matrix",   "prove",       "role",        "rank",      "stage",
-        "device",   "ipc",      "arguments",   "environment", "steps",     "clock",
-        "deadline", "events",   "card",        "devices",     "bytes",     "waive",
-        "check",    "reason",   "not_under",   "expect",      "set",       "skip",
-        "fails",    "id",       "to",          "how",         "code",      "signal",
-        "connect",  "refused",  "send",        "first",       "allow",     "send_rest",
-        "request",  "reply",    "send_bytes",  "half_close",  "close",     "in",
-        "as",       "hit",      "again",       "thread",      "key",       "times",
-        "from",     "may_miss", "at",          "args",        "value",     "text",
-        "is",       "at_least", "at_most",     "contents",    "socket",    "replace",
-        "handles",  "mappings", "reservations"}) {
+       {"name",      "about",    "cases",        "params",      "processes",   "drill",
+        "arm",       "matrix",   "prove",        "role",        "rank",        "stage",
+        "device",    "ipc",      "arguments",    "environment", "steps",       "clock",
+        "deadline",  "events",   "card",         "devices",     "bytes",       "waive",
+        "check",     "reason",   "not_under",    "expect",      "set",         "skip",
+        "fails",     "id",       "to",           "how",         "code",        "signal",
+        "connect",   "refused",  "send",         "first",       "allow",       "send_rest",
+        "request",   "reply",    "send_bytes",   "half_close",  "close",       "in",
+        "as",        "hit",      "again",        "thread",      "key",         "times",
+        "from",      "may_miss", "at",           "args",        "value",       "text",
+        "is",        "at_least", "at_most",      "contents",    "socket",      "replace",
+        "handles",   "mappings", "reservations", "limits",      "descriptors", "address_space",
+        "file_size", "core",     "small_root",   "holds",       "others"}) {
     words.emplace_back(word);
   }
   for (const std::string& word : words) {

@@ -12,8 +12,9 @@ namespace kv::drill {
 namespace {
 
 constexpr std::size_t kMostArms = 1000;
-const std::vector<std::string> kDrillKeys = {"steps", "clock",  "deadline",  "events", "card",
-                                             "waive", "expect", "not_under", "reason"};
+const std::vector<std::string> kDrillKeys = {"steps",     "clock",      "deadline", "events",
+                                             "card",      "small_root", "waive",    "expect",
+                                             "not_under", "reason"};
 
 void put(Node& table, const Entry& entry) {
   for (Entry& present : table.table) {

@@ -95,7 +95,8 @@ const BadInput kArm[] = {
                "name = \"a\"\n"
                "sets = {where = \"vmm.unmap\"}\n"),
      {R"(13:1: unknown key "sets" in [[arm]])"
-      ", expected one of name, set, processes, steps, clock, deadline, events, card, waive, "
+      ", expected one of name, set, processes, steps, clock, deadline, events, card, small_root, "
+      "waive, "
       "expect, not_under, reason (nearest: set)"}},
     {"ChangesNothing",
      with_arms("[[arm]]\n"

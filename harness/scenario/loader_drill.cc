@@ -1,6 +1,7 @@
 #include "harness/scenario/loader_drill.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cctype>
@@ -16,6 +17,8 @@ namespace {
 constexpr std::int64_t kMostDevices = 16;
 constexpr std::int64_t kSmallestCard = std::int64_t{2} << 20;  // a page
 constexpr std::int64_t kLargestCard = std::int64_t{4} << 40;   // what the fake card takes
+constexpr std::int64_t kLargestRoot = std::int64_t{1} << 30;
+constexpr std::int64_t kFewestDescriptors = 16;  // with fewer the loader cannot open its libraries
 constexpr std::int64_t kMostRanks = 1024;
 constexpr std::size_t kLongestIpc = 64;
 constexpr std::int64_t kFewestEvents = 256, kMostEvents = std::int64_t{1} << 22;
@@ -64,6 +67,14 @@ class DrillReader {
       drill.events = static_cast<std::uint32_t>(*events);
     }
     if (const Node* card = fields.table("card")) read_card(*card, drill);
+    if (const auto bytes = fields.bytes("small_root")) {
+      drill.small_root = bytes;
+      if (*bytes == 0 || *bytes > kLargestRoot) {
+        faults_.add(*fields.find("small_root"),
+                    fmt::format("a root of {}, expected up to {}", show_bytes(*bytes),
+                                show_bytes(kLargestRoot)));
+      }
+    }
     if (const Node* waive = fields.list("waive")) read_waivers(*waive, drill);
     drill.not_under = read_not_under(fields, faults_);
     read_expectation(fields, drill);
@@ -172,8 +183,27 @@ class DrillReader {
     if (const Node* environment = fields.table("environment")) {
       for (const Entry& variable : environment->table) add_variable(variable, spec);
     }
+    if (const Node* limits = fields.table("limits")) read_limits(*limits, spec);
     fields.finish();
     return spec;
+  }
+
+  void read_limits(const Node& node, ProcessSpec& spec) {
+    Fields limits(node, "in limits", faults_);
+    if (const auto most = limits.integer("descriptors", kFewestDescriptors, INT32_MAX)) {
+      spec.limits[RLIMIT_NOFILE] = static_cast<std::uint64_t>(*most);
+    }
+    for (const auto& [key, resource] :
+         {std::pair{"address_space", RLIMIT_AS}, std::pair{"file_size", RLIMIT_FSIZE},
+          std::pair{"core", RLIMIT_CORE}}) {
+      if (const auto most = limits.bytes(key)) {
+        spec.limits[resource] = static_cast<std::uint64_t>(*most);
+      }
+    }
+    limits.finish();
+    if (node.table.empty()) {
+      faults_.add(node, "limits is empty, expected descriptors, address_space, file_size or core");
+    }
   }
 
   // What programs get from the kernel ends at the first NUL.

@@ -96,7 +96,8 @@ const BadInput kFile[] = {
           "deadlin = \"3s\"\n"
           "waive = [\n"),
      {R"(8:1: unknown key "deadlin" in [drill])"
-      ", expected one of steps, clock, deadline, events, card, waive, expect, not_under, reason "
+      ", expected one of steps, clock, deadline, events, card, small_root, waive, expect, "
+      "not_under, reason "
       "(nearest: deadline)"}},
 };
 static_assert(kMostStarts == kMaxProcesses - 1);
@@ -117,6 +118,7 @@ TEST(Files, WithMoreProcessesThanTheBoardHasPlacesForAreRefused) {
 INSTANTIATE_TEST_SUITE_P(File, FilesWithFaults, ::testing::ValuesIn(kFile), name_of);
 
 const BadInput kDrill[] = {
+    {"ARootOfNothing", drill("small_root = 0\n"), {"7:14: a root of 0B, expected up to 1GiB"}},
     {"AnUnknownClock",
      drill("clock = \"manuel\"\n"),
      {R"(7:9: clock = "manuel", expected one of manual, real (nearest: manual))"}},
@@ -199,7 +201,8 @@ const BadInput kProcess[] = {
     {"AnUnknownKey",
      process(R"(worker = {role = "worker", rnak = 1})"),
      {R"(4:28: unknown key "rnak" in process worker)"
-      ", expected one of role, rank, stage, device, ipc, arguments, environment (nearest: rank)"}},
+      ", expected one of role, rank, stage, device, ipc, arguments, environment, limits (nearest: "
+      "rank)"}},
     {"AnIpcNameThatIsAPath",
      process(R"(worker = {role = "worker", ipc = "../x"})"),
      {R"(4:34: ipc = "../x", expected at most 64 letters, digits, "_" or "-")"}},

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -113,6 +115,30 @@ TEST(LoaderTest, ProcessesAreInTheOrderOfTheFile) {
   EXPECT_EQ(processes[1].rank, 0);
 }
 
+TEST(LoaderTest, LimitsAreOfAProcessAndASmallRootOfTheDrill) {
+  const auto drill = [](const std::string& limits) {
+    return "name = \"x\"\nabout = \"y\"\n[processes]\nworker = {role = \"worker\", limits = {" +
+           limits + "}}\n[drill]\nsmall_root = \"64KiB\"\nsteps = [{start = \"worker\"}]\n";
+  };
+  const Drill base =
+      loaded(drill(R"(descriptors = 64, address_space = "1GiB", file_size = "1MiB", core = 0)"))
+          .drills.front();
+  const std::map<int, std::uint64_t> expected = {{RLIMIT_NOFILE, 64},
+                                                 {RLIMIT_AS, std::uint64_t{1} << 30},
+                                                 {RLIMIT_FSIZE, std::uint64_t{1} << 20},
+                                                 {RLIMIT_CORE, 0}};
+  EXPECT_EQ(base.processes.at(0).limits, expected);
+  EXPECT_EQ(base.small_root, std::int64_t{64} << 10);
+  EXPECT_THAT(faults_of(drill("descriptors = 3")),
+              ElementsAre("4:52: descriptors = 3, expected 16 to 2147483647"));
+  EXPECT_THAT(faults_of(drill("")), ElementsAre("4:37: limits is empty, expected descriptors, "
+                                                "address_space, file_size or core"));
+  EXPECT_THAT(
+      faults_of(drill("descriptor = 64")),
+      ElementsAre("4:38: unknown key \"descriptor\" in limits, expected one of descriptors, "
+                  "address_space, file_size, core (nearest: descriptors)"));
+}
+
 TEST(LoaderTest, ParametersKeepTheirTypeAloneAndAreTextInsideOne) {
   const Scenario scenario = loaded(kFull);
   const Drill& base = scenario.drills.front();
@@ -214,7 +240,8 @@ TEST(LoaderTest, AllFaultsAreReportedInTheOrderOfTheirLines) {
 
 TEST(LoaderTest, NothingIsSaidOfStepsBehindOneThatCouldNotBeUnderstood) {
   EXPECT_THAT(faults_of(started("{cal = \"shutdown\", as = \"stop\"},\n{returns = \"stop\"},")),
-              ElementsAre("8:2: unknown step \"cal\", expected one of 25 (nearest: call)"));
+              ElementsAre("8:2: unknown step \"cal\", expected one of " +
+                          std::to_string(language().words().size()) + " (nearest: call)"));
 }
 
 TEST(LoaderTest, ABrokenStepIsNotJudgedTwice) {

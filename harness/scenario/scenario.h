@@ -33,6 +33,7 @@ struct ProcessSpec {
   std::string ipc;                     // IPC name; empty: one for the whole run
   std::vector<std::string> arguments;  // added to the contract's
   std::map<std::string, std::string> environment;
+  std::map<int, std::uint64_t> limits;  // RLIMIT_NOFILE, ...: what it may have at most
   Position position;
 };
 
@@ -61,6 +62,7 @@ struct Drill {
   std::uint32_t events = 1 << 15;
   int devices = 1;
   std::int64_t device_bytes = std::int64_t{1} << 30;
+  std::optional<std::int64_t> small_root;  // bytes of the file systems that hold the roots
   std::vector<Waiver> waived;
   std::vector<std::string> not_under;  // "asan", "tsan": the run is skipped there
   std::string not_under_reason;        // empty: none was given

@@ -1,9 +1,5 @@
 // What the steps are made of: one include for the files of this folder, and words that several use.
 //
-// Here lives one file for each step of the language: its data, how it is read, its line for people,
-// what is refused of it, and how it is carried out; client_*.cc are the verbs of `client`. table.cc
-// lists them all, so a new step is a new file and one line there. Nothing else may know a step.
-//
 // Threads, ownership: functions and values; steps are carried out by the supervisor's one thread.
 #ifndef HARNESS_STEPS_PARTS_H_
 #define HARNESS_STEPS_PARTS_H_
@@ -24,6 +20,12 @@ std::string moment(const Address& address);
 
 // " as NAME", unless it is called like the thing itself.
 std::string unless(const std::string& name, const std::string& same);
+
+// What was kept of a standard output (output.h). Error: it cannot be read.
+tl::expected<std::string, std::string> read_output(const std::string& path);
+
+// "it ends 'last words'", "it is empty": of a process's standard error, for people.
+std::string words_of(const Instance& instance);
 
 }  // namespace kv::drill
 

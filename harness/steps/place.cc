@@ -22,6 +22,7 @@ int make_file(const std::string& path, const std::string& contents) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return errno;
   const int error = write_all(fd, contents) ? 0 : errno;
+  if (error != 0) ::unlink(path.c_str());  // half a file is nobody's, and would be found left
   ::close(fd);
   return error;
 }

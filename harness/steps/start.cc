@@ -1,4 +1,5 @@
-// start: begins a process, and waits until it says that it is ready.
+// start: begins a process, and waits until it says that it is ready; or, where it must fail, until
+// it has ended instead.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -73,9 +74,20 @@ std::string never_ready(const Instance& instance) {
 
 struct StartStep {
   std::string process;
+  bool fails = false;       // it must end instead of becoming ready ...
+  std::optional<int> code;  // ... with this exit code; unset: any but 0
+  std::string part = {};    // ... and its standard error holds this
 
-  std::string text() const { return "start " + process; }
-  bool carries_all() const { return true; }
+  std::string text() const {
+    std::string text = "start " + process;
+    if (fails) text += code ? fmt::format(", which fails with code {}", *code) : ", which fails";
+    if (!part.empty()) text += fmt::format(", saying \"{}\"", part);
+    return text;
+  }
+  bool carries_all() const { return !fails; }
+  void foretell(Ahead& ahead) const {
+    if (!part.empty()) ahead.logs.push_back({process, part});
+  }
 
   void check(Flow& flow) const {
     using Process = Flow::Process;
@@ -89,6 +101,7 @@ struct StartStep {
                                        state.state == Process::kAlive ? "exit or ended" : "ended"));
     }
     flow.start(process);
+    if (fails) flow.process(process).state = Process::kEnded;
   }
 
   Outcome carry_out(Executor& executor) const {
@@ -106,6 +119,7 @@ struct StartStep {
     const auto started = launch(executor, *spec);
     if (!started) return not_started(executor.folder(), started.error());
     Instance& instance = **started;
+    if (fails) return wait_for_failure(executor, instance);
     Outcome outcome =
         executor.wait_for([&instance] { return instance.ready; },
                           [&situation, &instance]() -> std::string {
@@ -117,12 +131,50 @@ struct StartStep {
       outcome.why = never_ready(instance) + ": " + outcome.why;
     return outcome;
   }
+
+  Outcome wait_for_failure(Executor& executor, Instance& instance) const {
+    const Outcome outcome =
+        executor.wait_for([&instance] { return instance.ready || !instance.lives(); },
+                          [&] { return who_attached_instead(executor.situation(), instance); });
+    if (outcome.how != Outcome::How::kDone) return outcome;
+    const std::string wanted = code ? fmt::format("exit code {}", *code) : "an exit code but 0";
+    if (instance.lives()) {
+      return wrong(
+          fmt::format("{} became ready, expected its start to fail by {}", process, wanted));
+    }
+    // It ended by itself and in order: what it had made is its own to give back.
+    instance.asked = instance.end_said = instance.gentle = true;
+    instance.expected.code = code;
+    const End& end = *instance.end;
+    const bool failed = !end.by_signal && !end.unknown && end.value != 0;
+    if (!code && failed) instance.expected.code = end.value;
+    if (instance.ready || !failed || !as_said(end, instance.expected)) {
+      return wrong(fmt::format("{} ended by {}{}, expected its start to fail by {}", process,
+                               to_string(end), instance.ready ? " when it was ready" : "", wanted));
+    }
+    const auto said = read_output(instance.stderr_path);
+    if (!said) return {Outcome::How::kBroken, said.error()};
+    if (said->find(part) != std::string::npos) return {};
+    return wrong(fmt::format("the standard error of {} does not hold '{}': {}", process, part,
+                             words_of(instance)));
+  }
 };
 
 }  // namespace
 
 Deeds read_start(StepReader& reader) {
-  return {{StartStep{reader.process("start")}}};
+  StartStep step;
+  step.process = reader.process("start");
+  step.fails = reader.fields.boolean("fails").value_or(false);
+  if (step.fails) {
+    step.code = reader.exit_code("code");
+    if (step.code == 0) {
+      reader.faults.add(*reader.fields.find("code"),
+                        "code = 0, which is no failure, expected 1 to 255");
+    }
+    step.part = reader.fields.text("text").value_or("");
+  }
+  return {{std::move(step)}};
 }
 
 }  // namespace kv::drill

@@ -4,10 +4,16 @@
 
 #include <string>
 
+#include "harness/scenario/names.h"
 #include "harness/scenario/scenario_test_support.h"
 
 namespace kv::drill {
 namespace {
+
+// The number of words, and the first of them, as a message says them.
+std::string all_words() {
+  return listed(language().words());
+}
 
 class StepsWithFaults : public ::testing::TestWithParam<BadInput> {};
 
@@ -18,13 +24,12 @@ TEST_P(StepsWithFaults, AreRefusedWithTheirPlaceAndWhatWasExpected) {
 const BadInput kStep[] = {
     {"AnUnknownStep",
      only(R"({strat = "worker"},)"),
-     {R"(7:2: unknown step "strat", expected one of 25 (nearest: start))"}},
+     {"7:2: unknown step \"strat\", expected one of " + std::to_string(language().words().size()) +
+      " (nearest: start)"}},
     {"AStepWithoutADeed",
      only(R"({id = "x"},)"),
-     {"7:1: a step without a deed, expected one of 25, such as start, client or wait"}},
-    {"AnEmptyStep",
-     only("{},"),
-     {"7:1: a step without a deed, expected one of 25, such as start, client or wait"}},
+     {"7:1: a step without a deed, expected " + all_words()}},
+    {"AnEmptyStep", only("{},"), {"7:1: a step without a deed, expected " + all_words()}},
     {"AStepThatIsNoTable", only(R"("start",)"), {R"(7:1: a step is "start", expected a table)"}},
     {"TwoDeedsInOne",
      only(R"({start = "worker", exit = "worker"},)"),
@@ -74,6 +79,25 @@ const BadInput kProcessStep[] = {
     {"AnUnknownSignal",
      started(R"({signal = "TREM", to = "worker"},)"),
      {R"(8:11: unknown signal "TREM", expected one of 31 (nearest: TERM))"}},
+    {"AStartThatFailsWithoutAFailure",
+     only(R"({start = "worker", fails = true, code = 0},)"),
+     {"7:41: code = 0, which is no failure, expected 1 to 255"}},
+    {"ACodeOfAStartThatDoesNotFail",
+     only(R"({start = "worker", code = 2},)"),
+     {R"(7:20: unknown key "code" in a start step, expected one of start, fails, id, deadline)"}},
+    {"OneOfOne",
+     started(R"({call = "map"}, {one_of = ["map"], value = "ok"},)"),
+     {"8:27: one_of has fewer than two calls, expected at least two"}},
+    {"OneOfTheSame",
+     started(R"({call = "map"}, {call = "shutdown"},
+{one_of = ["map", "shutdown"], value = "ok", others = "ok"},)"),
+     {"9:55: the others answer what the one does, expected another text"}},
+    {"StderrOfWhatKind",
+     started(R"({stderr = "worker"},)"),
+     {R"(8:1: stderr of what kind, expected is = "empty" or holds)"}},
+    {"StderrOfTwoKinds",
+     started(R"({stderr = "worker", is = "empty", holds = "x"},)"),
+     {"8:43: is and holds exclude each other, expected one of them"}},
     {"ASignalToNobody",
      started(R"({signal = "TERM"},)"),
      {R"(8:1: missing key "to" in a signal step, expected the name of a process)"}},

@@ -25,6 +25,18 @@ const BadInput kFlow[] = {
     {"StartTwice",
      started(R"({start = "worker"},)"),
      {"8:10: worker was started in line 7 and has not ended, expected exit or ended before"}},
+    {"AStartThatFailsOfWhatLives",
+     started(R"({start = "worker", fails = true},)"),
+     {"8:10: worker was started in line 7 and has not ended, expected exit or ended before"}},
+    {"WaitBehindAStartThatFails",
+     only(R"({start = "worker", fails = true},
+{wait = "vmm.map"},)"),
+     {"8:9: worker ended in line 7, expected the step before that"}},
+    {"OneOfACallThatWasTaken",
+     started("{call = \"map\"}, {call = \"shutdown\"},\n"
+             "{one_of = [\"map\", \"shutdown\"], value = \"ok\"},\n"
+             "{returns = \"map\"},\n"),
+     {R"(10:12: the answer of "map" was taken in line 9, expected one such step)"}},
     {"ExitTwice",
      started(R"({exit = "worker"},
 {exit = "worker"},)"),

@@ -80,7 +80,15 @@ TEST(StepsTest, EveryStepHasALineForPeople) {
 {exit = "worker", wait = false},
 {ended = "worker"},
 {start = "worker"},
-{exit = "worker", how = "_exit", code = 3},)"),
+{exit = "worker", how = "_exit", code = 3},
+{start = "worker", fails = true},
+{start = "worker", fails = true, code = 2, text = "in use"},
+{start = "worker"},
+{stderr = "worker", is = "empty"},
+{stderr = "worker", holds = "x"},
+{call = "map"},
+{call = "shutdown"},
+{one_of = ["map", "shutdown"], value = "ok", others = "error"},)"),
               ElementsAreArray({
                   "hold vmm.map in worker as park",
                   "hold vmm.unmap[4]#2 in worker, thread t",
@@ -120,6 +128,14 @@ TEST(StepsTest, EveryStepHasALineForPeople) {
                   "worker ended",
                   "start worker",
                   "exit worker by _exit with code 3",
+                  "start worker, which fails",
+                  "start worker, which fails with code 2, saying \"in use\"",
+                  "start worker",
+                  "stderr of worker is empty",
+                  "stderr of worker holds \"x\"",
+                  "call map in worker",
+                  "call shutdown in worker",
+                  "one of map, shutdown returns ok, the others error",
               }));
 }
 

@@ -7,7 +7,7 @@
 // word is a key like any other. Its file is WORD.cc and defines read_WORD().
 // clang-format off
 #define KVDRILL_STEPS(STEP)                                                                      \
-  STEP(start, "begins a process and waits until it says that it is ready")                        \
+  STEP(start, "begins a process and waits until it is ready, or until it has failed")                        \
   STEP(client, "a raw connection, played by the harness")                                         \
   STEP(wait, "for a moment; at once when it is in the record", "exit")                            \
   STEP(hold, "lets a thread stand at a moment, until its release")                                \
@@ -20,6 +20,7 @@
   STEP(run, "runs a command of the engine at a moment, on that very thread")                      \
   STEP(call, "starts a command of the engine on a thread of its own, and goes on")                \
   STEP(returns, "waits for the answer of a call and compares it")                                 \
+  STEP(one_of, "of several calls exactly one wins")                                               \
   STEP(pending, "waits until nobody can move; the call has not returned then")                    \
   STEP(exit, "tells a process how to end, and waits for it")                                      \
   STEP(ended, "waits for the end of a process that nobody told to end")                           \
@@ -27,6 +28,7 @@
   STEP(order, "the first occurrences of moments came in this order")                              \
   STEP(count, "how often a moment is in the record")                                              \
   STEP(logged, "waits for a line of the log that holds the text")                                 \
+  STEP(stderr, "what a process wrote to its standard error")                                      \
   STEP(file, "looks at a path")                                                                   \
   STEP(place, "makes a file or a dead socket")                                                    \
   STEP(card, "what the card's ledger says that a process holds")                                  \
