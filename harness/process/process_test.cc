@@ -172,7 +172,7 @@ TEST_F(ProcessTest, ItsLimitsHoldSoftAndHard) {
   launch.limits = {{RLIMIT_NOFILE, 33}, {RLIMIT_FSIZE, 512 * 1024}};
   Child child = started(launch);
   EXPECT_EQ(ended(child), (End{false, 0, false, false}));
-  EXPECT_EQ(contents(launch.stdout_path), "33\n33\n1024\n1024\n");
+  EXPECT_EQ(contents(folder_ + "/out"), "33\n33\n1024\n1024\n");
 }
 
 TEST_F(ProcessTest, AFailedExecRunsNoExitHandlersOfOurs) {

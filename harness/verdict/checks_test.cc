@@ -178,7 +178,7 @@ Holding holding(int pid, std::uint64_t handles) {
 TEST(NothingLeftTest, WhatAChildOfTheDrillsProcessesHoldsFails) {
   RecordOf run;
   run.ended(kExit0);
-  run.record.processes.push_back({"worker.fork-1", 101, true, false, {}});
+  run.record.processes.push_back({"worker.fork-1", 101, true, false, false, {}});
   run.record.card.owners = {holding(101, 1), holding(102, 1)};
   EXPECT_THAT(run.check("nothing_left").why,
               AllOf(HasSubstr("worker.fork-1 (pid 101), a child of worker ended holding 1 handle"),
@@ -285,7 +285,7 @@ TEST(NoCrashTest, AChildThatCrashedFailsWithItsPidAndParent) {
   run.event(EventKind::kCrash, "crash", 0, SIGSEGV, "lib.so+0x1 work");
   run.record.processes[1].pid = 100;
   EXPECT_EQ(run.check("no_crash").verdict, Verdict::kPass) << "its own end says what it was";
-  run.record.processes[1] = {"worker.fork-2", 101, true, false, {}};
+  run.record.processes[1] = {"worker.fork-2", 101, true, false, false, {}};
   EXPECT_THAT(
       run.check("no_crash").why,
       HasSubstr("worker.fork-2 (pid 101), a child of worker crashed by SIGSEGV, at\n  work"));
