@@ -7,7 +7,7 @@
 // word is a key like any other. Its file is WORD.cc and defines read_WORD().
 // clang-format off
 #define KVDRILL_STEPS(STEP)                                                                      \
-  STEP(start, "begins a process and waits until it is ready, or until it has failed")                        \
+  STEP(start, "begins a process and waits until it is ready, or until it has failed")             \
   STEP(client, "a raw connection, played by the harness")                                         \
   STEP(wait, "for a moment; at once when it is in the record", "exit")                            \
   STEP(hold, "lets a thread stand at a moment, until its release")                                \
