@@ -16,7 +16,7 @@ namespace {
 using How = Outcome::How;
 
 bool goes_on(const Step& step, How how) {
-  if (step.deed.carries_all()) return false;
+  if (step.deed.carries_all() || how == How::kOutrun) return false;
   if (!step.id.empty()) return true;
   return step.deed.only_looks() && how != How::kHopeless;
 }
@@ -86,6 +86,10 @@ bool Executor::judge(const Step& step, Outcome outcome) {
       result.verdict = outcome.how == How::kVoid ? Verdict::kVoid : Verdict::kSkip;
       put(std::move(result));
       return true;
+    case How::kOutrun:
+      result.verdict = Verdict::kVoid;
+      put(result);
+      break;
     case How::kBroken:
       result.verdict = Verdict::kError;
       put(result);
@@ -138,19 +142,31 @@ Outcome Executor::wait_for(std::function<bool()> met, std::function<std::string(
   return of_wait(situation_.wait({std::move(met), std::move(hopeless), limit_ns(), first_look_ms}));
 }
 
-Outcome Executor::stays_away(std::function<std::optional<std::string>()> came,
-                             std::function<std::string()> hopeless, const std::string& whether) {
+Outcome Executor::settle(const std::string& what, const std::function<bool()>& wrong,
+                         const std::function<bool()>& right) {
+  const Address expired{kExpiredNote, {}, {}, {}, {}};
+  const std::uint64_t before = situation_.moments().count(expired);
+  bool is_wrong = false;
   const Waited waited =
-      situation_.wait({[&came] { return came().has_value(); }, std::move(hopeless), limit_ns(), 1});
+      situation_.wait({[&] { return (is_wrong = wrong && wrong()) || (right && right()); }, nullptr,
+                       limit_ns(), 1});
+  const std::string limit = waited.limit.empty() ? std::string("a timed wait") : waited.limit;
   switch (waited.how) {
     case WaitEnd::kStuck:
       return {};
     case WaitEnd::kMet:
-      return wrong(*came());
+      if (drill_.manual_clock || !is_wrong) return {};
+      if (waited.limit.empty() && situation_.moments().count(expired) == before) return {};
+      return {How::kOutrun,
+              fmt::format("whether {} could not be told: the drill's clock is real, and a limit of "
+                          "the engine's own ran out meanwhile: {}",
+                          what, limit)};
     case WaitEnd::kDeadline:
       return {How::kVoid,
-              fmt::format("whether {} could not be told within {:.3g} s: somebody kept moving",
-                          whether, static_cast<double>(limit_ns()) / 1e9)};
+              fmt::format("whether {} could not be told within {:.3g} s: {}", what,
+                          static_cast<double>(limit_ns()) / 1e9,
+                          waited.limit.empty() ? "somebody kept moving"
+                                               : "a limit of the engine's own runs: " + limit)};
     default:
       return of_wait(waited);
   }

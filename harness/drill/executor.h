@@ -89,10 +89,11 @@ class Executor {
   // Waits with the current step's deadline; `what` completes "nobody can move any more: ".
   Outcome wait_for(std::function<bool()> met, std::function<std::string()> hopeless = nullptr,
                    int first_look_ms = 4);
-  // Waits until nobody can move any more. Done: it has not come, and will not by itself. If it
-  // has, `came` says what; `whether` completes "whether ... could not be told".
-  Outcome stays_away(std::function<std::optional<std::string>()> came,
-                     std::function<std::string()> hopeless, const std::string& whether);
+  // For a step about what might still come: waits until nobody can move any more, so that what is
+  // seen then stays so. Earlier when `wrong`: what must not come has come; or when `right`: all
+  // that could matter is there. Void where it cannot be told ("whether WHAT could not be told").
+  Outcome settle(const std::string& what, const std::function<bool()>& wrong = nullptr,
+                 const std::function<bool()>& right = nullptr);
   // The outcome of a wait that did not come to its goal; who waits for what goes into stacks.txt.
   Outcome of_wait(const Waited& waited);
   std::int64_t limit_ns() const;

@@ -313,25 +313,43 @@ bool Situation::sleep(int ms) {
   return true;
 }
 
+std::string Situation::who_is_timed(const std::vector<Watched>& processes) const {
+  std::string all;
+  for (const ThreadState& thread : look(processes)) {
+    if (!thread.timed) continue;
+    std::string name = std::to_string(thread.pid);
+    for (const ProcessInfo& process : moments_.processes()) {
+      if (process.pid != thread.pid) continue;
+      name = process.name;
+      for (const ThreadInfo& known : process.threads) {
+        if (known.tid == thread.tid && !known.label.empty()) name += "/" + known.label;
+      }
+    }
+    all += (all.empty() ? "" : ", ") + to_string(thread, name);
+  }
+  return all.empty() ? "a timer" : all;
+}
+
 Waited Situation::wait(const Goal& goal) {
   const std::int64_t until = now_ns() + goal.limit_ns;
   int look_ms = goal.first_look_ms;
   bool blind = false;
   bool stuck = false;
+  std::string limit;
   for (;;) {
     take_in();
     if (look_ && !look_()) interrupted_ = true;
-    if (interrupted_) return {WaitEnd::kInterrupted, {}, blind};
-    if (auto full = board_.overflow()) return {WaitEnd::kOverflow, *std::move(full), blind};
-    if (goal.met()) return {WaitEnd::kMet, {}, blind};
+    if (interrupted_) return {WaitEnd::kInterrupted, {}, blind, limit};
+    if (auto full = board_.overflow()) return {WaitEnd::kOverflow, *std::move(full), blind, limit};
+    if (goal.met()) return {WaitEnd::kMet, {}, blind, limit};
     if (goal.hopeless) {
       if (std::string why = goal.hopeless(); !why.empty()) {
-        return {WaitEnd::kHopeless, std::move(why), blind};
+        return {WaitEnd::kHopeless, std::move(why), blind, limit};
       }
     }
-    if (stuck) return {WaitEnd::kStuck, {}, blind};
+    if (stuck) return {WaitEnd::kStuck, {}, blind, limit};
     const std::int64_t left_ms = (until - now_ns() + 999'999) / 1'000'000;
-    if (left_ms <= 0) return {WaitEnd::kDeadline, {}, blind};
+    if (left_ms <= 0) return {WaitEnd::kDeadline, {}, blind, limit};
     if (sleep(static_cast<int>(std::min<std::int64_t>(look_ms, left_ms)))) {
       look_ms = goal.first_look_ms;
       continue;
@@ -342,6 +360,7 @@ Waited Situation::wait(const Goal& goal) {
                             ? Motion::kStuck
                             : motion(processes, [this] { return board_.next_sequence(); });
     blind = seen == Motion::kUnknown;
+    if (seen == Motion::kTimed && limit.empty()) limit = who_is_timed(processes);
     // Whatever was on its way to the drill when the last thread stopped has arrived by now: it is
     // taken in once more, and only if there is nothing is this the end.
     stuck = seen == Motion::kStuck && !sleep(0);

@@ -108,6 +108,9 @@ struct Waited {
   WaitEnd how = WaitEnd::kMet;
   std::string why;
   bool blind = false;  // the kernel did not show whether somebody can move
+  // Who waited with a limit of time while nobody else could move: all that happened then is due to
+  // that limit (or to the outside). Empty: it was never so.
+  std::string limit;
 };
 
 class Situation {
@@ -152,6 +155,7 @@ class Situation {
 
  private:
   std::vector<pollfd> outputs() const;
+  std::string who_is_timed(const std::vector<Watched>& processes) const;
   void take_events();
   void take_event(const Event& event);
   Instance* by_index(std::uint16_t index);

@@ -1,6 +1,7 @@
 // What the default checks find in whole runs, on an engine that does wrong when it is told to. The
 // engine is this program itself (test_main.cc).
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -149,6 +150,78 @@ TEST_F(JudgingTest, AWarningIsExpectedOfTheProcessThatTheStepNames) {
   const DrillResult result = run();
   EXPECT_EQ(failed(result), (std::set<std::string>{"clean_logs"})) << reasons(result);
   EXPECT_THAT(check(result, "clean_logs").why, HasSubstr("other logged a warning"));
+}
+
+// ---- what is asserted about what might still come
+
+TEST_F(JudgingTest, ACountWaitsForWhatMightStillCome) {
+  command("listen").step(R"({client = "c", connect = "worker"})");
+  std::set<std::string> all = {"nothing_left"};  // of an engine that was not shut down
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = fmt::format("no more than {}", i);
+    all.insert(name);
+    orders("d").step(fmt::format("{{id = '{}', count = 'listener.dispatch', {} = {}}}", name,
+                                 i % 2 == 0 ? "is" : "at_most", i));
+  }
+  EXPECT_EQ(failed(run()), all);
+}
+
+TEST_F(JudgingTest, AnOrderAndACountFromBelowWaitForWhatMightStillCome) {
+  command("listen").step(R"({client = "c", connect = "worker"})");
+  for (int all = 2; all < 30; all += 3) {
+    orders("dd").step(
+        fmt::format("{{id = 'in order {}', order = ['listener.dispatch#1', "
+                    "'listener.dispatch#{}']}}",
+                    all, all));
+    orders("d").step(fmt::format("{{id = 'came {}', count = 'listener.dispatch', at_least = {}}}",
+                                 all, all + 1));
+  }
+  step(R"({id = "one too many", count = "listener.dispatch", at_least = 31},
+          {id = "never", order = ["listener.dispatch#1", "engine.work"]})");
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), (std::set<std::string>{"one too many", "never", "nothing_left"}))
+      << reasons(result);
+  EXPECT_EQ(check(result, "never").why, "engine.work@worker never happened");
+}
+
+TEST_F(JudgingTest, AnAbsentFileAndTheCardWaitForWhatMightStillCome) {
+  command("listen").step(R"({client = "c", connect = "worker"})");
+  std::set<std::string> absent = {"nothing_left"};
+  for (int i = 1; i <= 20; ++i) {
+    if (i % 2 == 0) {
+      orders("c").step(fmt::format("{{id = 'card {}', card = 'worker', handles = {}}}", i, i));
+    } else {
+      const std::string name = fmt::format("absent {}", i);
+      absent.insert(name);
+      orders("f").step(
+          fmt::format("{{id = '{}', file = '{{run}}/late{}', is = 'absent'}}", name, i));
+    }
+  }
+  const DrillResult result = run();
+  EXPECT_EQ(failed(result), absent) << reasons(result);
+}
+
+TEST_F(JudgingTest, OnTheRealClockALimitThatRanOutIsSaidAndBlamesNobody) {
+  drill_.manual_clock = false;
+  step(R"({call = "wait_in_vain", as = "vain"}, {id = "still waits", pending = "vain"},
+          {id = "never comes to this", returns = "vain", value = "done"})");
+  const DrillResult result = run();
+  EXPECT_EQ(result.verdict, Verdict::kVoid) << reasons(result);
+  EXPECT_EQ(check(result, "still waits").verdict, Verdict::kVoid);
+  EXPECT_THAT(check(result, "still waits").why,
+              AllOf(HasSubstr("a limit of the engine's own ran out meanwhile: worker/vain"),
+                    HasSubstr("with a time limit")));
+}
+
+TEST_F(JudgingTest, OnTheRealClockALimitThatRunsIsSaidAtTheDeadline) {
+  drill_.manual_clock = false;
+  step(R"({call = "wait_in_vain", as = "vain"},
+          {id = "still waits", pending = "vain", deadline = "100ms"},
+          {returns = "vain", value = "gave up"})");
+  exit();
+  const DrillResult result = run();
+  EXPECT_THAT(check(result, "still waits").why,
+              HasSubstr("could not be told within 0.1 s: a limit of the engine's own runs: "));
 }
 
 TEST_F(JudgingTest, AnExitThatIsNotWaitedForLetsTheDrillGoOn) {

@@ -4,6 +4,7 @@
 #ifndef HARNESS_DRILL_SUPERVISOR_TEST_SUPPORT_H_
 #define HARNESS_DRILL_SUPERVISOR_TEST_SUPPORT_H_
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -145,15 +146,18 @@ class SupervisorTest : public ::testing::Test {
   // What the programs of the tests have.
   const Engine engine_ = {"",
                           {"worker"},
-                          {"echo.received", "engine.exit", "engine.work"},
+                          {"echo.received", "engine.exit", "engine.work", "listener.dispatch"},
                           {"echo.send"},
                           {"echo.stop.unlink"},
                           {},
-                          {"abort", "become_another", "crash_in_child", "empty_folder", "file",
-                           "flood", "hide_in_out", "hold_card", "leave_in_default_places", "look",
-                           "lose_ledger", "open", "reach_secret", "remove_folder", "shutdown",
-                           "start_again", "swap_event", "swap_file", "swap_threads", "take_placed",
-                           "warn", "work"}};
+                          {"abort",        "become_another", "crash_in_child",
+                           "empty_folder", "file",           "flood",
+                           "hide_in_out",  "hold_card",      "leave_in_default_places",
+                           "listen",       "look",           "lose_ledger",
+                           "open",         "reach_secret",   "remove_folder",
+                           "shutdown",     "start_again",    "swap_event",
+                           "swap_file",    "swap_threads",   "take_placed",
+                           "wait_in_vain", "warn",           "work"}};
   Drill drill_;
   RunOptions options_;
 };
@@ -169,6 +173,12 @@ class JudgingTest : public SupervisorTest {
     const std::string as = name + std::to_string(drill_.steps.size());
     step("{call = '" + name + "', in = 'worker', as = '" + as + "'}");
     step("{returns = '" + as + "', value = '" + answer + "'}");
+    return *this;
+  }
+  JudgingTest& orders(const std::string& all) {
+    std::string bytes;
+    for (const char order : all) bytes += fmt::format("{:02x}", order);
+    step("{client = 'c', send_bytes = '" + bytes + "'}");
     return *this;
   }
   // What it does wrong without a command.

@@ -4,17 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +33,7 @@ namespace {
 kvdrill_site child_point = {"engine.child", KVDRILL_POINT, 0, nullptr, nullptr};
 kvdrill_site work_point = {"engine.work", KVDRILL_POINT, 0, &child_point, nullptr};
 kvdrill_site exit_point = {"engine.exit", KVDRILL_POINT, 0, &work_point, nullptr};
+kvdrill_site dispatch_note = {"listener.dispatch", KVDRILL_NOTE, 0, &exit_point, nullptr};
 std::string own_path;  // announced; whoever gives back removes it
 
 void shut_down(void*, const char*, kvdrill_reply* reply) {
@@ -64,8 +70,8 @@ void remove_folder(void*, const char*, kvdrill_reply*) {
 void abort_itself(void*, const char*, kvdrill_reply*) {
   std::abort();
 }
-// Writes into the card's ledger that this process holds a handle.
-void hold_card(void*, const char*, kvdrill_reply* reply) {
+// Writes into the card's ledger that this process holds so many handles.
+bool write_ledger(std::uint64_t handles) {
   LedgerHeader header{};
   std::memcpy(header.magic, "kvcard1", 8);
   header.version = 1;
@@ -78,15 +84,56 @@ void hold_card(void*, const char*, kvdrill_reply* reply) {
   const LedgerDevice device{1 << 30, 0};
   LedgerOwner owner{};
   owner.pid = ::getpid();
-  owner.handles = 1;
+  owner.handles = handles;
   ::mkdir("card", 0700);
   std::FILE* file = std::fopen("card/ledger", "wb");
-  if (file == nullptr || std::fwrite(&header, sizeof header, 1, file) != 1 ||
-      std::fwrite(&device, sizeof device, 1, file) != 1 ||
-      std::fwrite(&owner, sizeof owner, 1, file) != 1) {
-    kvdrill_answer_error(reply, "no ledger");
-  }
+  const bool written = file != nullptr && std::fwrite(&header, sizeof header, 1, file) == 1 &&
+                       std::fwrite(&device, sizeof device, 1, file) == 1 &&
+                       std::fwrite(&owner, sizeof owner, 1, file) == 1;
   if (file != nullptr) std::fclose(file);
+  return written;
+}
+void hold_card(void*, const char*, kvdrill_reply* reply) {
+  if (!write_ledger(1)) kvdrill_answer_error(reply, "no ledger");
+}
+// Every byte that a client sends has its effect, and each much later than it was sent.
+void obey_late(int listening) {
+  kvdrill_thread("late");
+  const int peer = ::accept(listening, nullptr, nullptr);
+  std::uint64_t times = 0;
+  for (char order = 0; ::read(peer, &order, 1) == 1;) {
+    ++times;
+    for (volatile int turns = 0; turns < 1'000'000;) turns = turns + 1;
+    if (order == 'd') kvdrill_note(&dispatch_note, 1, 0, "late");
+    if (order == 'c') write_ledger(times);
+    if (order == 'f') {
+      const std::string path = "late" + std::to_string(times);
+      ::close(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    }
+  }
+}
+void listen(void*, const char*, kvdrill_reply* reply) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = std::filesystem::current_path().string() + "/s/late";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(fd, 1) != 0) {
+    kvdrill_answer_error(reply, "no socket");
+    return;
+  }
+  kvdrill_announce("socket", path.c_str());
+  std::thread(obey_late, fd).detach();
+}
+// Waits for what never comes, with a limit of its own by the real clock.
+void wait_in_vain(void*, const char*, kvdrill_reply* reply) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, std::chrono::milliseconds(300));
+  kvdrill_note(&dispatch_note, 1, 0, "gave up");
+  kvdrill_answer(reply, "gave up");
 }
 
 // ---- cheating
@@ -229,9 +276,11 @@ constexpr kvdrill_command kCommands[] = {{"shutdown", "", shut_down},
                                          {"reach_secret", "", reach_secret},
                                          {"lose_ledger", "", lose_ledger},
                                          {"become_another", "", become_another},
+                                         {"listen", "", listen},
+                                         {"wait_in_vain", "", wait_in_vain},
                                          {nullptr, nullptr, nullptr}};
-constexpr kvdrill_engine kEngine = {
-    KVDRILL_CONTRACT_VERSION, "made up", kRoles, kCommands, &exit_point, nullptr, 0};
+constexpr kvdrill_engine kEngine = {KVDRILL_CONTRACT_VERSION, "made up", kRoles, kCommands,
+                                    &dispatch_note,           nullptr,   0};
 
 }  // namespace
 

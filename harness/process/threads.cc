@@ -197,16 +197,13 @@ Motion motion_of(const ThreadState& thread) {
   // Also in 't': a debugger has stopped it, and the person before it will let it go on.
   if (thread.state != 'S') return Motion::kMoving;
   if (thread.call == "?" || thread.call == "none") return Motion::kUnknown;
-  return thread.timed || thread.call == "running" ? Motion::kMoving : Motion::kStuck;
+  if (thread.call == "running") return Motion::kMoving;
+  return thread.timed ? Motion::kTimed : Motion::kStuck;
 }
 
 Motion motion_of(const std::vector<ThreadState>& threads) {
   Motion all = Motion::kStuck;
-  for (const auto& thread : threads) {
-    const Motion one = motion_of(thread);
-    if (one == Motion::kMoving) return one;
-    if (one == Motion::kUnknown) all = one;
-  }
+  for (const auto& thread : threads) all = std::max(all, motion_of(thread));
   return all;
 }
 
@@ -271,8 +268,8 @@ std::vector<ThreadState> look(const std::vector<Watched>& processes) {
 }
 
 Motion judge(const std::vector<ThreadState>& before, const std::vector<ThreadState>& after) {
-  if (motion_of(before) == Motion::kMoving || !same_threads(before, after)) return Motion::kMoving;
-  return motion_of(after);
+  if (!same_threads(before, after)) return Motion::kMoving;
+  return std::max(motion_of(before), motion_of(after));
 }
 
 // Why two looks suffice, and no wakeup between them is missed.
@@ -301,12 +298,12 @@ Motion motion(const std::vector<Watched>& processes,
   const auto before = look(processes);
   if (motion_of(before) == Motion::kMoving) return Motion::kMoving;
   const auto after = look(processes);
-  const Motion now = judge(before, after);
+  Motion now = judge(before, after);
   if (now == Motion::kMoving) return now;
   for (const auto& thread : after) {
     // Once for each process that is not frozen: in a frozen one nobody would notice.
     if (thread.tid != thread.pid || is_dead(thread) || is_stopped(thread)) continue;
-    if (has_armed_timer(thread.pid)) return Motion::kMoving;
+    if (has_armed_timer(thread.pid)) now = std::max(now, Motion::kTimed);
   }
   return sequence() == sequence_before ? now : Motion::kMoving;
 }

@@ -46,11 +46,12 @@ struct Watched {
 // One look at all threads of these processes, by pid and tid; a process that is gone is left out.
 std::vector<ThreadState> look(const std::vector<Watched>& processes);
 
-enum class Motion { kMoving, kStuck, kUnknown };
+// In this order: of several threads the last one counts.
+enum class Motion { kStuck, kTimed, kUnknown, kMoving };
 // Two looks with `sequence()` (the board's next sequence) read around them. kMoving: somebody may
 // move by itself. kStuck: at one instant during this call nobody could, and none of them ever will
 // unless the caller or the outside acts; a stopped (frozen) process does not count as moving, one
-// that a debugger has stopped does.
+// that a debugger has stopped does. kTimed: as kStuck, but for a limit of time that runs.
 // kUnknown: the kernel does not let us see the system calls, so only a deadline can tell.
 // After kStuck, compare the sequence with the last event that you know of: what is newer was
 // written before that instant.

@@ -118,7 +118,7 @@ void expect_stuck_in(const std::vector<std::string>& calls, const std::function<
 void expect_timed_in(const std::vector<std::string>& calls, const std::function<void()>& body) {
   const Forked child(body);
   EXPECT_TRUE(asleep_in(child.pid(), calls).timed) << calls[0];
-  EXPECT_EQ(motion_of({&child}), Motion::kMoving) << calls[0];
+  EXPECT_EQ(motion_of({&child}), Motion::kTimed) << calls[0];
 }
 
 ThreadState sleeper(pid_t tid, std::uint64_t switches) {
@@ -152,11 +152,24 @@ TEST(Judge, EitherLookMayShowTheMotion) {
   };
   const std::vector<ThreadState> asleep = {like('S', "futex", false)};
   EXPECT_EQ(judge(asleep, asleep), Motion::kStuck);
-  for (const auto& moving : {like('R', "running", false), like('D', "openat", false),
-                             like('S', "running", false), like('S', "futex", true)}) {
+  for (const auto& moving :
+       {like('R', "running", false), like('D', "openat", false), like('S', "running", false)}) {
     EXPECT_EQ(judge({moving}, asleep), Motion::kMoving) << moving.state << " " << moving.call;
     EXPECT_EQ(judge(asleep, {moving}), Motion::kMoving) << moving.state << " " << moving.call;
   }
+  const ThreadState timed = like('S', "futex", true);
+  EXPECT_EQ(judge({timed}, asleep), Motion::kTimed);
+  EXPECT_EQ(judge(asleep, {timed}), Motion::kTimed);
+}
+
+TEST(Judge, ALimitOfTimeIsToldApartFromWhoeverRuns) {
+  ThreadState timed = sleeper(1, 5), hidden = sleeper(2, 1), runs = sleeper(2, 1);
+  timed.timed = true;
+  hidden.call = "?";
+  runs.state = 'R';
+  EXPECT_EQ(judge({timed, sleeper(2, 1)}, {timed, sleeper(2, 1)}), Motion::kTimed);
+  EXPECT_EQ(judge({timed, hidden}, {timed, hidden}), Motion::kUnknown);
+  EXPECT_EQ(judge({timed, runs}, {timed, runs}), Motion::kMoving);
 }
 
 TEST(Judge, WhatTheKernelDoesNotShowIsUnknownUnlessSomebodyElseMoves) {
@@ -244,7 +257,7 @@ TEST(Motion, AnArmedTimerFdWillEndAWait) {
   expect_stuck_in({"epoll_wait", "epoll_pwait"}, [&] { wait_with_timer(0); });
   const Forked armed([&] { wait_with_timer(3600); });
   asleep_in(armed.pid(), {"epoll_wait", "epoll_pwait"});
-  EXPECT_EQ(motion_of({&armed}), Motion::kMoving);
+  EXPECT_EQ(motion_of({&armed}), Motion::kTimed);
 }
 
 TEST(Motion, AComputingThreadIsMoving) {
@@ -377,7 +390,7 @@ TEST(Motion, ThreadsToIgnoreDoNotCount) {
   asleep_in(child.pid(), {"pause", "ppoll"});
   while (*sleeper == 0) {
   }
-  EXPECT_EQ(motion_of({&child}), Motion::kMoving);
+  EXPECT_NE(motion_of({&child}), Motion::kStuck);
   std::vector<Watched> watched = {child.watched()};
   watched[0].ignore.push_back(static_cast<pid_t>(*sleeper));
   EXPECT_EQ(look(watched).size(), look_at(child).size() - 1);

@@ -33,6 +33,7 @@ struct Outcome {
     kHung,       // it waited for something that did not come
     kHopeless,   // a process ended, and with it the chance
     kVoid,       // nobody could tell
+    kOutrun,     // a limit of the engine's own ran out first: void, and so is all that follows
     kSkipped,    // it cannot be judged with this driver
     kBroken,     // the harness could not do its part
     kNotJudged,  // an earlier failure took away what it needs

@@ -1,4 +1,4 @@
-// card: what the card's ledger says that a living process holds now.
+// card: what the card's ledger says that a living process holds, once nobody can move.
 #include <cstdint>
 #include <utility>
 
@@ -46,6 +46,8 @@ struct CardStep {
     }
     const Instance* instance = executor.situation().find(process);
     if (instance == nullptr) return wrong(process + " was not started");
+    Outcome settled = executor.settle(process + " still takes from the card or gives back");
+    if (settled.how != Outcome::How::kDone) return settled;
     const auto state = read_ledger(executor.folder().ledger());
     if (!state) return {Outcome::How::kBroken, state.error()};
     Holding held;

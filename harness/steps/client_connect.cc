@@ -1,4 +1,4 @@
-// client, connect: to a process, or to a path; `refused`: it must be.
+// client, connect: to a process, or to a path; `refused`: it must be, once nobody can move.
 #include <cerrno>
 #include <utility>
 
@@ -52,6 +52,10 @@ struct ConnectStep {
 
   Outcome carry_out(Executor& executor) const {
     executor.situation().take_in();
+    if (refused) {
+      Outcome settled = executor.settle(client + " is refused");
+      if (settled.how != Outcome::How::kDone) return settled;
+    }
     const auto socket = where(executor);
     if (!socket) {
       executor.unconnected().insert(client);

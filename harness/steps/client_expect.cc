@@ -52,13 +52,13 @@ struct ExpectNothingStep {
     Outcome outcome;
     const Client* connection = executor.connected(client, &outcome);
     if (connection == nullptr) return outcome;
-    return executor.stays_away(
-        [this, connection]() -> std::optional<std::string> {
-          if (!connection->ended() && connection->received().empty()) return std::nullopt;
-          return fmt::format("{} got {} bytes and its connection {}", client,
-                             connection->received().size(), state_of(*connection));
-        },
-        nullptr, client + " can still get something");
+    const auto got = [connection] {
+      return connection->ended() || !connection->received().empty();
+    };
+    outcome = executor.settle(client + " can still get something", got);
+    if (outcome.how != Outcome::How::kDone || !got()) return outcome;
+    return wrong(fmt::format("{} got {} bytes and its connection {}", client,
+                             connection->received().size(), state_of(*connection)));
   }
 };
 

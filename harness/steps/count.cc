@@ -1,4 +1,4 @@
-// count: how often a moment is in the record now.
+// count: how often a moment came by the time nobody can move, or, with at_least alone, has come.
 #include "harness/steps/parts.h"
 
 namespace kv::drill {
@@ -23,8 +23,15 @@ struct CountStep {
   }
 
   Outcome carry_out(Executor& executor) const {
-    executor.situation().take_in();
-    const std::uint64_t number = executor.moments().count(of);
+    // It only grows: above what it may be it is wrong for good, and with at_least alone it is right
+    // for good.
+    const auto most = is ? is : at_most;
+    const auto counted = [&] { return executor.moments().count(of); };
+    Outcome settled = executor.settle(
+        to_string(of) + " still happens", [&] { return most && counted() > *most; },
+        [&] { return !most && counted() >= at_least.value_or(0); });
+    if (settled.how != Outcome::How::kDone) return settled;
+    const std::uint64_t number = counted();
     std::string wanted;
     if (is && number != *is) wanted = fmt::format("{}", *is);
     if (at_least && number < *at_least) wanted = fmt::format("at least {}", *at_least);

@@ -1,4 +1,4 @@
-// file: looks at a path.
+// file: looks at a path, once nobody can move.
 #include "harness/steps/parts.h"
 
 namespace kv::drill {
@@ -31,7 +31,8 @@ struct FileStep {
   }
 
   Outcome carry_out(Executor& executor) const {
-    executor.situation().take_in();
+    Outcome settled = executor.settle("a file stays as it is");
+    if (settled.how != Outcome::How::kDone) return settled;
     const auto where = executor.expand(path);
     if (!where) return wrong(where.error());
     const FileId id = identify(*where);

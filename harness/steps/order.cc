@@ -38,7 +38,13 @@ struct OrderStep {
   }
 
   Outcome carry_out(Executor& executor) const {
-    executor.situation().take_in();
+    // First occurrences stay what they are: when all are there, there is nothing more to wait for.
+    Outcome settled = executor.settle("all of it still happens", nullptr, [&] {
+      return std::all_of(addresses.begin(), addresses.end(), [&](const Address& one) {
+        return executor.moments().first(one) != nullptr;
+      });
+    });
+    if (settled.how != Outcome::How::kDone) return settled;
     const Event* before = nullptr;
     std::string before_name;
     for (const Address& address : addresses) {

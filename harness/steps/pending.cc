@@ -14,15 +14,18 @@ struct PendingStep {
   Outcome carry_out(Executor& executor) const {
     const ScriptedCall* call = executor.situation().find_call(as);
     if (call == nullptr || !call->delivered) return {Outcome::How::kNotJudged, {}};
-    return executor.stays_away(
-        [this, &executor, call]() -> std::optional<std::string> {
-          if (!call->returned) return std::nullopt;
-          const std::string clockless = executor.without_clock(call->process);
-          return fmt::format("{} has returned {}'{}'{}{}", as, call->failed ? "the error " : "",
-                             call->answer, clockless.empty() ? "" : "; ", clockless);
-        },
-        [&executor, call] { return executor.nobody_left(call->process); },
-        as + " can still return");
+    const auto nobody_left = [&] { return executor.nobody_left(call->process); };
+    Outcome outcome = executor.settle(
+        as + " can still return", [call] { return call->returned; },
+        [&] { return !nobody_left().empty(); });
+    if (outcome.how != Outcome::How::kDone) return outcome;
+    if (call->returned) {
+      const std::string clockless = executor.without_clock(call->process);
+      return wrong(fmt::format("{} has returned {}'{}'{}{}", as, call->failed ? "the error " : "",
+                               call->answer, clockless.empty() ? "" : "; ", clockless));
+    }
+    if (std::string why = nobody_left(); !why.empty()) return {Outcome::How::kHopeless, why};
+    return {};
   }
 };
 

@@ -28,12 +28,12 @@ struct StderrStep {
     };
     if (!read()) return {Outcome::How::kBroken, said.error()};
     if (part.empty()) {
-      return executor.stays_away(
-          [&]() -> std::optional<std::string> {
-            if (read() && said->empty()) return std::nullopt;
-            return fmt::format("{} wrote to its standard error: {}", process, words_of(*instance));
-          },
-          nullptr, process + " can still write to its standard error");
+      Outcome settled = executor.settle(process + " can still write to its standard error",
+                                        [&] { return !read() || !said->empty(); });
+      if (settled.how != Outcome::How::kDone) return settled;
+      if (!read()) return {Outcome::How::kBroken, said.error()};
+      if (said->empty()) return {};
+      return wrong(fmt::format("{} wrote to its standard error: {}", process, words_of(*instance)));
     }
     Outcome outcome =
         executor.wait_for([&] { return read() && said->find(part) != std::string::npos; },

@@ -270,7 +270,7 @@ CheckResult prompt_exit(const Record& record) {
   for (const Event& event : record.events) {
     if (event.torn) continue;
     if (event.kind == EventKind::kSupervisor && event.name == kAdvanceEvent) moved = true;
-    if (moved || event.kind != EventKind::kNote || event.name != "clock.expired") continue;
+    if (moved || event.kind != EventKind::kNote || event.name != kExpiredNote) continue;
     if (++expired > 1) continue;
     first =
         fmt::format("{}: the wait '{}' ran out (event {}) and the drill had not moved the clock",

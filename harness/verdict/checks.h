@@ -76,6 +76,8 @@ struct Record {
   std::optional<std::uint64_t> cut_short;
 };
 
+// The note of a timed wait that ran out.
+inline constexpr const char* kExpiredNote = "clock.expired";
 // The name of the supervisor's own event for a move of the clock (prompt_exit looks for it).
 inline constexpr const char* kAdvanceEvent = "advance";
 
