@@ -141,7 +141,7 @@ class ProveCommand {
 
   static std::string first_reason(const DrillResult& result) {
     for (const CheckResult& check : result.checks) {
-      if (check.verdict != Verdict::kPass) return fmt::format("{}: {}", check.name, check.why);
+      if (check.verdict > Verdict::kNotJudged) return fmt::format("{}: {}", check.name, check.why);
     }
     return std::string(verdict_name(result.verdict));
   }

@@ -11,13 +11,12 @@
 
 #include "harness/base/files.h"
 #include "harness/base/json.h"
+#include "harness/base/surroundings.h"
 #include "harness/cli/commands.h"
 #include "harness/report/report.h"
-#include "harness/base/surroundings.h"
 
 namespace kv::drill {
 namespace {
-
 
 // Smaller differences of time are noise on any machine.
 constexpr std::int64_t kWorthTellingMs = 20;
@@ -33,10 +32,16 @@ Judged run_in(const Json& json) {
   run.name = json.at("name").get<std::string>();
   run.verdict = verdict_by_name(json.at("verdict").get<std::string>()).value();
   run.ms = json.at("ms").get<std::int64_t>();
+  DrillResult judged;
   for (const Json& check : json.at("checks")) {
-    if (!run.why.empty() || check.at("verdict").get<std::string>() == "pass") continue;
+    const auto verdict = verdict_by_name(check.at("verdict").get<std::string>()).value();
+    judged.checks.push_back({check.at("name").get<std::string>(), verdict, {}, {}});
+    if (!run.why.empty() || verdict <= Verdict::kNotJudged) continue;
     run.why = fmt::format("{}: {}", check.at("name").get<std::string>(),
                           check.at("why").get<std::string>());
+  }
+  if (const std::string words = not_judged_words(judged); !words.empty()) {
+    run.not_judged = ", " + words;
   }
   return run;
 }
@@ -61,7 +66,9 @@ bool told_apart(std::int64_t a, std::int64_t b) {
 
 void sort_in(const Judged& was, const Judged& is, Comparison* all) {
   const Difference difference{was, is};
-  if (was.verdict == is.verdict) {
+  if (was.verdict == is.verdict && was.not_judged != is.not_judged) {
+    all->changed.push_back(difference);
+  } else if (was.verdict == is.verdict) {
     ++all->same;
     if (told_apart(was.ms, is.ms)) all->times.push_back(difference);
   } else if (!passes(is.verdict) && is.verdict > was.verdict) {
@@ -73,8 +80,9 @@ void sort_in(const Judged& was, const Judged& is, Comparison* all) {
   }
 }
 
-std::string_view verdict_or_absent(const Judged& judged) {
-  return judged.name.empty() ? std::string_view("absent") : verdict_name(judged.verdict);
+std::string verdict_or_absent(const Judged& judged) {
+  if (judged.name.empty()) return "absent";
+  return std::string(verdict_name(judged.verdict)) + judged.not_judged;
 }
 
 const std::string& name_of(const Difference& difference) {

@@ -19,8 +19,9 @@ namespace kv::drill {
 struct Judged {
   std::string name;
   Verdict verdict = Verdict::kPass;
-  std::int64_t ms = -1;  // -1: not told
-  std::string why;       // the first reason of one that did not pass
+  std::int64_t ms = -1;         // -1: not told
+  std::string why;              // the first reason of one that did not pass
+  std::string not_judged = {};  // its checks that nobody judged: ", 2 not judged: a, b"
 };
 
 struct Judgements {
@@ -36,7 +37,8 @@ struct Difference {
 
 struct Comparison {
   // worse: does not pass, and did better before or was not there; mended: passes, and did not pass
-  // before; appeared: passes, and was not there; changed: any other two verdicts.
+  // before; appeared: passes, and was not there; changed: any other two verdicts, or other
+  // checks not judged.
   std::vector<Difference> worse, mended, changed, appeared, vanished;
   std::vector<Difference> times;  // the same verdict, and twice as slow or as fast: for information
   std::uint64_t same = 0;

@@ -48,6 +48,19 @@ TEST(Compare, SortsByWhatBecameOfEachName) {
   EXPECT_EQ(all.same, 1u);
 }
 
+TEST(Compare, ACheckThatIsNoLongerJudgedIsAChange) {
+  DrillResult before, after;
+  before.name = after.name = "a";
+  before.checks = {{"prompt_exit", Verdict::kPass, "", {}}};
+  after.checks = {{"prompt_exit", Verdict::kNotJudged, "no note", {}}};
+  const auto was = judgements_from_json(run_json({before}, Totals()));
+  const auto is = judgements_from_json(run_json({after}, Totals()));
+  ASSERT_TRUE(was && is);
+  EXPECT_THAT(comparison_text(compare(*was, *is), false),
+              HasSubstr("changed  a: pass -> pass, 1 not judged: prompt_exit"));
+  EXPECT_EQ(compare(*is, *is).same, 1u);
+}
+
 TEST(Compare, TimesAreForInformation) {
   const Comparison all =
       compare(of({{"slow", Verdict::kPass, 50, ""}, {"few", Verdict::kPass, 2, ""}}),

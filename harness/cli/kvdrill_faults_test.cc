@@ -112,7 +112,7 @@ TEST_F(KvdrillFaults, AnEngineThatCannotStartIsNoExpectedFailure) {
       replaced(kPasses, "[drill]", "[drill]\nexpect = \"fail\"\nreason = \"it answers late\"");
   const auto outcome = run({"run", file("a.toml", text), "--engine", engine});
   EXPECT_EQ(code(outcome), 4) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("no process became ready"));
+  EXPECT_THAT(outcome.out, HasSubstr("worker did not become ready"));
 }
 
 TEST_F(KvdrillFaults, AnExpectedFailureSaysWhatFailed) {

@@ -287,6 +287,7 @@ Job make_job(const Suite& suite, const CommandLine& line, const Drill& drill, co
   job.proof = proof;
   RunOptions& options = job.options;
   options.engine = suite.engine.path;
+  options.notes = suite.engine.notes;
   options.driver = suite.driver;
   options.fake_card = suite.fake_card;
   options.runs_folder = plain_path(line.runs_folder);

@@ -41,7 +41,7 @@ void Executor::run() {
     order.times = 0;
     give(std::move(order), "skip " + to_string(step), drill_.position, true);
   }
-  run_steps(drill_.steps);
+  if (!run_steps(drill_.steps) && findings_.cut_at) put_not_judged(drill_.steps);
   step_ = nullptr;
 }
 
@@ -77,6 +77,9 @@ bool Executor::judge(const Step& step, Outcome outcome) {
       if (!step.id.empty()) put(std::move(result));
       return true;
     case How::kNotJudged:
+      result.verdict = Verdict::kNotJudged;
+      result.why = "an earlier failure took away what it needs";
+      if (!step.id.empty()) put(std::move(result));
       return true;
     case How::kInterrupted:
       findings_.interrupted = true;
@@ -105,7 +108,8 @@ bool Executor::judge(const Step& step, Outcome outcome) {
       }
       break;
     case How::kHopeless:
-      if (!step.id.empty()) put(result);
+      // What becomes of a start is never left to what a later step says of the end or the log.
+      if (!step.id.empty() || step.deed.carries_all()) put(result);
       break;
   }
   board_.record("failed", step_number_, 0, fmt::format("{}: {}", step.text, outcome.why));
@@ -123,6 +127,18 @@ void Executor::put(CheckResult result) {
     return;
   }
   findings_.checks.push_back(std::move(result));
+}
+
+void Executor::put_not_judged(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    put_not_judged(step.body);
+    const auto& known = findings_.checks;
+    const bool judged = std::any_of(known.begin(), known.end(), [&step](const CheckResult& check) {
+      return check.name == step.id;
+    });
+    if (step.id.empty() || judged) continue;
+    put({step.id, Verdict::kNotJudged, "the drill was cut short", step.position});
+  }
 }
 
 void Executor::hang(const std::string& why, const Position& position) {

@@ -134,6 +134,8 @@ class Executor {
   bool run_one(const Step& step);
   bool judge(const Step& step, Outcome outcome);
   void put(CheckResult result);
+  // The steps with a name that are left when the drill is over before its end.
+  void put_not_judged(const std::vector<Step>& steps);
   void hang(const std::string& why, const Position& position);
   std::uint32_t give(Given order, std::string name, const Position& position, bool of_proof);
   std::string tell_stuck();

@@ -60,6 +60,7 @@ struct Instance {
   Output out, err;
   std::optional<std::uint16_t> index;  // in Board::processes(), once it has registered
   bool ready = false;
+  bool meant_to_fail = false;                // its start is, instead of becoming ready
   std::map<std::string, std::string> facts;  // announced; the newest of a name
   std::int64_t clock = 0;                    // newest time of a moved clock that it has taken over
   std::optional<End> end;

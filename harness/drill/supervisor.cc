@@ -191,7 +191,7 @@ class Run {
           std::find_if(drill_.waived.begin(), drill_.waived.end(),
                        [&check](const Waiver& one) { return one.check == check.name; });
       if (waiver != drill_.waived.end()) {
-        check.verdict = Verdict::kPass;
+        check.verdict = Verdict::kNotJudged;
         check.why = fmt::format("waived: {}", waiver->reason);
       }
       result->checks.push_back(std::move(check));
@@ -204,14 +204,14 @@ class Run {
     if (std::string why = unlisted(record); !why.empty()) {
       result->checks.push_back({"contract", Verdict::kFail, std::move(why), drill_.position});
     }
-    const auto worst = [result] {
-      Verdict verdict = Verdict::kPass;
-      for (const CheckResult& check : result->checks) verdict = std::max(verdict, check.verdict);
-      return verdict;
-    };
     // Whatever the checks say: a drill that did not come to its end has not passed.
-    if (findings.cut_at && worst() < Verdict::kFail) result->checks.push_back(findings.cut_by);
-    result->verdict = worst();
+    const bool told = std::any_of(
+        result->checks.begin(), result->checks.end(),
+        [&findings](const CheckResult& check) { return check.name == findings.cut_by.name; });
+    if (findings.cut_at && !told && worst_of(result->checks) < Verdict::kFail) {
+      result->checks.push_back(findings.cut_by);
+    }
+    result->verdict = worst_of(result->checks);
   }
 
   // Points that were reached and cannot be named in any drill.
@@ -231,7 +231,7 @@ class Run {
   static void add_process(const Instance& instance, DrillResult* result) {
     ProcessResult process;
     process.name = instance.name();
-    process.ready = instance.ready;
+    process.ready = instance.ready || instance.meant_to_fail;
     if (instance.end && instance.end->by_signal) {
       process.signal = instance.end->value;
       process.core_signal = signal_name(instance.end->value);

@@ -19,13 +19,14 @@
 namespace kv::drill {
 
 struct RunOptions {
-  std::string engine;         // the engine program
-  std::string driver;         // libcuda.so.1 to hand to it: the fake card's or the real one
-  bool fake_card = true;      // the driver is the fake card: its ledger is read
-  std::string runs_folder;    // where run folders are made: short, private
-  bool keep = false;          // keep folders of passing runs too
-  std::string repeat;         // the command that repeats this run, for people
-  std::vector<Address> skip;  // of the proof, if it is one
+  std::string engine;              // the engine program
+  std::vector<std::string> notes;  // that it says it makes
+  std::string driver;              // libcuda.so.1 to hand to it: the fake card's or the real one
+  bool fake_card = true;           // the driver is the fake card: its ledger is read
+  std::string runs_folder;         // where run folders are made: short, private
+  bool keep = false;               // keep folders of passing runs too
+  std::string repeat;              // the command that repeats this run, for people
+  std::vector<Address> skip;       // of the proof, if it is one
   std::vector<std::string> expected_failures;  // of the proof; they do not print
   std::optional<Address> pause_at;             // where it stands still, once
   PauseChannel pause_by;

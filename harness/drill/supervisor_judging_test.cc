@@ -152,6 +152,14 @@ TEST_F(JudgingTest, AWarningIsExpectedOfTheProcessThatTheStepNames) {
   EXPECT_THAT(check(result, "clean_logs").why, HasSubstr("other logged a warning"));
 }
 
+TEST_F(JudgingTest, AStartThatFailsIsToldWhateverLaterStepsSay) {
+  options_.engine = "/bin/false";
+  step(R"({logged = "x", in = "worker"}, {id = "the end", ended = "worker", code = 1})");
+  const DrillResult result = run();
+  EXPECT_EQ(check(result, "start worker").verdict, Verdict::kFail) << reasons(result);
+  EXPECT_EQ(check(result, "the end").verdict, Verdict::kNotJudged);
+}
+
 // ---- what is asserted about what might still come
 
 TEST_F(JudgingTest, ACountWaitsForWhatMightStillCome) {

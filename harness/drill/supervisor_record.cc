@@ -150,6 +150,7 @@ Record make_record(const RecordSources& from, std::vector<std::string> orphans) 
   Record record;
   record.events = from.situation.moments().events();
   record.processes = from.situation.moments().processes();
+  record.notes = from.options.notes;
   for (const Instance& instance : from.situation.instances()) {
     record.ended.push_back(ended_of(instance, from));
   }

@@ -142,11 +142,12 @@ TEST_F(SupervisorTest, AnEndOtherTheDrillSaysFailsNoCrashAlone) {
 TEST_F(SupervisorTest, AWorkerThatDiesEarlyIsReportedWithItsLastWords) {
   step(R"({place = "{run}/s/worker.sock", contents = "in the way"})").start().send();
   const DrillResult result = run();
-  EXPECT_EQ(failed(result), std::set<std::string>{"no_crash"}) << reasons(result);
+  EXPECT_EQ(failed(result), (std::set<std::string>{"no_crash", "start worker"})) << reasons(result);
   EXPECT_THAT(check(result, "no_crash").why,
               AllOf(HasSubstr("exit code 1"), HasSubstr("before it was ready"),
                     HasSubstr("worker.sock: Address already in use")));
   EXPECT_EQ(result.processes.at(0).exit, 1);
+  EXPECT_FALSE(result.processes.at(0).ready);
 }
 
 TEST_F(SupervisorTest, AStartThatMustFailIsJudgedByItsCodeAndItsWords) {
@@ -158,6 +159,7 @@ TEST_F(SupervisorTest, AStartThatMustFailIsJudgedByItsCodeAndItsWords) {
   EXPECT_EQ(failed(result), (std::set<std::string>{"other code", "no_crash"})) << reasons(result);
   EXPECT_EQ(check(result, "other code").why,
             "worker ended by exit code 1, expected its start to fail by exit code 2");
+  EXPECT_TRUE(result.processes.at(0).ready);  // nobody waits for that
 
   drill_.steps.resize(1);
   step(R"({id = "other words", start = "worker", fails = true, code = 1, text = "no disk"})");
@@ -246,11 +248,12 @@ TEST_F(SupervisorTest, AProofWhoseStepIsNeverReachedIsVoid) {
   EXPECT_EQ(check(run(), "skip echo.stop.unlink").verdict, Verdict::kVoid);
 }
 
-TEST_F(SupervisorTest, AWaivedCheckPassesWithItsReason) {
+TEST_F(SupervisorTest, AWaivedCheckIsNotJudgedAndSaysWhy) {
   drill_.waived = {{"nothing_left", "the example keeps its socket"}};
   start();
   const DrillResult result = run();
   EXPECT_EQ(result.verdict, Verdict::kPass) << reasons(result);
+  EXPECT_EQ(check(result, "nothing_left").verdict, Verdict::kNotJudged);
   EXPECT_THAT(check(result, "nothing_left").why, HasSubstr("the example keeps its socket"));
 }
 

@@ -10,7 +10,6 @@
 namespace kv::drill {
 namespace {
 
-
 constexpr std::string_view kJunitHead =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"kvdrill\"";
 
@@ -81,7 +80,7 @@ std::string reasons(const DrillResult& result) {
   std::string all;
   if (result.runs > 1) all = passed_of(result) + "\n";
   for (const CheckResult& check : result.checks) {
-    if (check.verdict == Verdict::kPass) continue;
+    if (check.verdict == Verdict::kPass || check.verdict == Verdict::kNotJudged) continue;
     all += fmt::format("{}: {}\n", check.name, check.why);
   }
   return all;
@@ -124,6 +123,7 @@ void Totals::add(Verdict verdict) {
     case Verdict::kPass:
       ++passed;
       break;
+    case Verdict::kNotJudged:  // a check's, and never a whole run's
     case Verdict::kSkip:
       ++skipped;
       break;
@@ -151,6 +151,9 @@ std::string drill_lines(const DrillResult& result, bool color) {
                                 one_line(result.name), result.ms);
   if (result.runs > 1) {
     out += "  " + passed_of(result);
+  }
+  if (const std::string words = not_judged_words(result); !words.empty()) {
+    out += "  " + one_line(words);
   }
   out += '\n';
   if (result.verdict == Verdict::kPass) {
@@ -221,7 +224,10 @@ std::string prove_json(const std::vector<ProofResult>& proofs, std::size_t steps
 
 std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
   Totals totals;
-  for (const DrillResult& result : results) totals.add(result.verdict);
+  for (const DrillResult& result : results) {
+    totals.add(result.verdict);
+    totals.skipped += not_judged_in(result).size();
+  }
   std::string out(kJunitHead);
   // A void run is not a pass, and JUnit has no word of its own for it: it counts as an error.
   out += fmt::format(
@@ -237,6 +243,7 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
     switch (result.verdict) {
       case Verdict::kPass:
         break;
+      case Verdict::kNotJudged:
       case Verdict::kSkip:
         out += fmt::format("<skipped message=\"{}\"/>", why);
         break;
@@ -251,6 +258,15 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
         break;
     }
     out += "</testcase>\n";
+    // A test of its own, as nothing else in JUnit says of a part of a test that it did not run.
+    for (const CheckResult& check : result.checks) {
+      if (check.verdict != Verdict::kNotJudged) continue;
+      out += fmt::format(
+          "<testcase classname=\"{}\" name=\"{}: {}\" file=\"{}\" time=\"0\"><skipped "
+          "message=\"not judged: {}\"/></testcase>\n",
+          escaped(result.file), escaped(result.name), escaped(check.name), escaped(result.file),
+          escaped(check.why));
+    }
   }
   return out + "</testsuite>\n</testsuites>\n";
 }

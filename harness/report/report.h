@@ -25,6 +25,9 @@ struct Totals {
   int exit_code() const;
 };
 
+// "2 not judged: a, b": the checks of a run that nobody judged; empty: there are none.
+std::string not_judged_words(const DrillResult& result);
+
 // One drill's line, and under a failure its reasons, its folder and the command that repeats it;
 // `color` for a terminal.
 std::string drill_lines(const DrillResult& result, bool color);

@@ -60,6 +60,11 @@ std::string count_of(std::uint64_t good, std::uint64_t runs, std::string_view wh
   return fmt::format(" <span class=\"n\">{} of {} {}</span>", good, runs, what);
 }
 
+std::string words_of_not_judged(const DrillResult& result) {
+  const std::string words = not_judged_words(result);
+  return words.empty() ? words : fmt::format(" <span class=\"n judged\">{}</span>", escaped(words));
+}
+
 std::string origin_of(const PartOrigin& origin, const std::vector<Verdict>& verdicts) {
   Totals totals;
   for (const Verdict verdict : verdicts) totals.add(verdict);
@@ -110,7 +115,8 @@ std::string drills_table(const PageInput& input) {
     out += fmt::format("<tr>{}<td{}><details{}><summary>{}{}{}</summary>{}</details></td>{}</tr>\n",
                        verdict_cell(result.verdict), result.arm.empty() ? "" : " class=\"arm\"",
                        open ? " open" : "", escaped(result.arm.empty() ? result.name : result.arm),
-                       count_of(result.runs - result.failures, result.runs, "passed"),
+                       count_of(result.runs - result.failures, result.runs, "passed") +
+                           words_of_not_judged(result),
                        to_proofs(numbers, input, result.name), checks_of(result),
                        time_cell(result.ms, slowest));
   }
@@ -157,7 +163,7 @@ std::string index_html(const PageInput& input) {
     for (const Verdict verdict : *verdicts) totals.add(verdict);
   }
   std::string out = fmt::format("<h1>kvdrill: {}</h1>\n",
-                     totals.exit_code() == 0 ? "all passed" : "not all passed");
+                                totals.exit_code() == 0 ? "all passed" : "not all passed");
   if (input.drills) {
     out += "<h2>Drills</h2>\n" + origin_of(input.drills->origin, drills) + drills_table(input);
   }

@@ -32,6 +32,12 @@ DrillResult failed_run() {
   return result;
 }
 
+PageInput page_of(const DrillResult& result) {
+  PageInput input;
+  input.drills = DrillsPart{{"kvdrill run", "today", "/home/me", 1}, {result}};
+  return input;
+}
+
 TEST(Totals, TheWorstDecidesTheExitCode) {
   Totals totals;
   EXPECT_EQ(totals.exit_code(), 0);
@@ -90,6 +96,27 @@ TEST(Lines, NothingThatOthersSaidIsAnOrderToATerminalOrToGithub) {
   EXPECT_THAT(lines,
               HasSubstr("c\\x07: fail: one\n           \\x3a:set-env name=x::y\\x0d\\x9b\n"));
   EXPECT_THAT(lines, HasSubstr("at f\\x1b:1:1"));
+}
+
+TEST(NotJudged, IsItsOwnWordEverywhereAndNotGreen) {
+  DrillResult result = failed_run();
+  result.verdict = Verdict::kPass;
+  result.checks = {{"no_crash", Verdict::kPass, "", {}},
+                   {"prompt_exit", Verdict::kNotJudged, "no note", {}}};
+  EXPECT_THAT(drill_lines(result, false), HasSubstr(" ms  1 not judged: prompt_exit\n"));
+  const auto json = nlohmann::json::parse(run_json({result}, Totals()));
+  EXPECT_EQ(json["scenarios"][0]["verdict"], "pass");
+  EXPECT_EQ(json["scenarios"][0]["checks"][1]["verdict"], "not judged");
+  const std::string xml = junit({result}, 0);
+  EXPECT_THAT(xml, HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));
+  EXPECT_THAT(xml, HasSubstr(": prompt_exit\" file=\"scenarios/a.toml\" time=\"0\"><skipped "
+                             "message=\"not judged: no note\"/>"));
+  const std::string page = index_html(page_of(result));
+  EXPECT_THAT(page, HasSubstr("<span class=\"n judged\">1 not judged: prompt_exit</span>"));
+  EXPECT_THAT(page, HasSubstr("<b class=\"not judged\">not judged</b> prompt_exit: no note"));
+  EXPECT_THAT(result_to_json(result), HasSubstr("\"not judged\""));
+  EXPECT_EQ(not_judged_in(*result_from_json(result_to_json(result))),
+            std::vector<std::string>{"prompt_exit"});
 }
 
 TEST(Printable, KeepsTextAndShowsEveryOtherByte) {
@@ -189,12 +216,6 @@ TEST(Junit, EscapesAndCountsAVoidRunAsAnError) {
   EXPECT_THAT(xml, HasSubstr("&lt;arm&gt; &amp; &quot;more&quot;"));
   EXPECT_THAT(xml, HasSubstr("<error type=\"void\""));
   EXPECT_THAT(xml, Not(HasSubstr("<arm>")));
-}
-
-PageInput page_of(const DrillResult& result) {
-  PageInput input;
-  input.drills = DrillsPart{{"kvdrill run", "today", "/home/me", 1}, {result}};
-  return input;
 }
 
 TEST(Page, EscapesAndNamesEveryRun) {

@@ -83,6 +83,12 @@ std::string counted(std::uint64_t number, std::string_view what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
+std::string not_judged_words(const DrillResult& result) {
+  const auto names = not_judged_in(result);
+  if (names.empty()) return {};
+  return fmt::format("{} not judged: {}", names.size(), fmt::join(names, ", "));
+}
+
 std::string annotations(const DrillResult& result) {
   std::string out;
   if (result.verdict <= Verdict::kSkip) return out;

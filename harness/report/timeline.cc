@@ -149,7 +149,8 @@ std::string data_of(const TimelineInput& input) {
 }  // namespace
 
 std::vector<std::uint64_t> moments_of(const CheckResult& check, const std::vector<Event>& events) {
-  if (check.verdict == Verdict::kPass || events.empty()) return {};
+  const bool tells = check.verdict > Verdict::kNotJudged;
+  if (!tells || events.empty()) return {};
   auto named = named_events(check.why);
   const std::uint64_t last = events.back().sequence;
   named.erase(std::remove_if(named.begin(), named.end(),

@@ -119,6 +119,7 @@ struct StartStep {
     const auto started = launch(executor, *spec);
     if (!started) return not_started(executor.folder(), started.error());
     Instance& instance = **started;
+    instance.meant_to_fail = fails;
     if (fails) return wait_for_failure(executor, instance);
     Outcome outcome =
         executor.wait_for([&instance] { return instance.ready; },

@@ -46,8 +46,19 @@ CheckResult passed(std::string name, std::string why = {}) {
 CheckResult failed(std::string name, std::string why) {
   return {std::move(name), Verdict::kFail, std::move(why), {}};
 }
-CheckResult not_judged(std::string name) {
-  return passed(std::move(name), "not judged: the drill was cut short");
+CheckResult cut_short(std::string name) {
+  return {std::move(name), Verdict::kNotJudged, "the drill was cut short", {}};
+}
+
+// Why a check cannot be judged that reads these notes of the engine; empty: it can.
+std::string why_without(const Record& record, const std::vector<std::string>& needed) {
+  std::vector<std::string> missing;
+  for (const std::string& note : needed) {
+    const auto& known = record.notes;
+    if (std::find(known.begin(), known.end(), note) == known.end()) missing.push_back(note);
+  }
+  return missing.empty() ? std::string()
+                         : fmt::format("the engine makes no note {}", fmt::join(missing, ", "));
 }
 
 // What one listener generation of one process has done so far.
@@ -88,6 +99,9 @@ std::string follow(const Event& event, const std::string& process, Stop* stop) {
 
 CheckResult no_dispatch_after_stop(const Record& record) {
   const std::string name = "no_dispatch_after_stop";
+  const std::string why_not = why_without(record, {"listener.cut", "listener.dispatch",
+                                                   "listener.handler.end", "listener.stop.return"});
+  if (!why_not.empty()) return {name, Verdict::kNotJudged, why_not, {}};
   std::map<std::pair<std::uint16_t, std::int64_t>, Stop> stops;
   std::uint64_t torn = 0;
   std::string first;
@@ -177,7 +191,7 @@ void card_left(const Record& record, std::vector<std::string>* parts) {
 
 CheckResult nothing_left(const Record& record) {
   const std::string name = "nothing_left";
-  if (record.cut_short) return not_judged(name);
+  if (record.cut_short) return cut_short(name);
   std::vector<std::string> parts;
   if (!record.card_unreadable.empty()) {
     return {
@@ -263,7 +277,10 @@ CheckResult no_hang(const Record& record) {
 
 CheckResult prompt_exit(const Record& record) {
   const std::string name = "prompt_exit";
-  if (record.cut_short) return not_judged(name);
+  if (const std::string why_not = why_without(record, {kExpiredNote}); !why_not.empty()) {
+    return {name, Verdict::kNotJudged, why_not, {}};
+  }
+  if (record.cut_short) return cut_short(name);
   bool moved = false;
   std::string first;
   std::uint64_t expired = 0;

@@ -46,6 +46,7 @@ std::string to_string(const Expected& expected);  // "exit code 0", "SIGKILL"
 struct Record {
   std::vector<Event> events;
   std::vector<ProcessInfo> processes;  // as in Board::processes()
+  std::vector<std::string> notes;      // that the engine says it makes
   struct Ended {
     std::string process;
     pid_t pid = 0;
@@ -82,7 +83,8 @@ inline constexpr const char* kExpiredNote = "clock.expired";
 inline constexpr const char* kAdvanceEvent = "advance";
 
 // no_dispatch_after_stop, nothing_left, no_crash, no_hang, prompt_exit, clean_logs: in this order,
-// each once, passed ones too. A check that a run cut short cannot judge fairly passes and says so.
+// each once, passed ones too. Not judged: what a run cut short cannot judge fairly, and what needs
+// notes that the engine does not make.
 std::vector<CheckResult> default_checks(const Record& record);
 
 // Their names, for the language.

@@ -15,6 +15,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+const std::vector<std::string> kNotes = {"listener.cut", "listener.dispatch",
+                                         "listener.handler.end", "listener.stop.return",
+                                         kExpiredNote};
+
 // A record of one process, "worker", pid 100, index 1, made up event by event.
 class RecordOf {
  public:
@@ -22,6 +26,7 @@ class RecordOf {
     record.processes.resize(2);
     record.processes[1].name = "worker";
     record.processes[1].pid = 100;
+    record.notes = kNotes;
   }
   RecordOf& event(EventKind kind, std::string_view name, std::int64_t key = 0,
                   std::int64_t value = 0, std::string_view text = {}) {
@@ -63,7 +68,7 @@ class RecordOf {
 constexpr End kExit0{false, 0, false, false};
 
 TEST(ChecksTest, AllSixAreReportedInOrderAlsoWhenTheyPass) {
-  const auto results = default_checks(Record{});
+  const auto results = default_checks(RecordOf().record);
   ASSERT_EQ(results.size(), default_check_names().size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     EXPECT_EQ(results[i].name, default_check_names()[i]);
@@ -245,8 +250,8 @@ TEST(NothingLeftTest, ARunCutShortIsNotJudged) {
   run.record.files_left = {"f"};
   run.record.cut_short = 0;
   const auto result = run.check("nothing_left");
-  EXPECT_EQ(result.verdict, Verdict::kPass);
-  EXPECT_THAT(result.why, HasSubstr("not judged"));
+  EXPECT_EQ(result.verdict, Verdict::kNotJudged);
+  EXPECT_EQ(result.why, "the drill was cut short");
 }
 
 TEST(NoCrashTest, TheEndThatTheDrillNamesPasses) {
@@ -349,7 +354,26 @@ TEST(PromptExitTest, ARunCutShortIsNotJudged) {
   RecordOf run;
   run.note("clock.expired", 0, 0, "listener drain");
   run.record.cut_short = 1;
-  EXPECT_EQ(run.check("prompt_exit").verdict, Verdict::kPass);
+  EXPECT_EQ(run.check("prompt_exit").verdict, Verdict::kNotJudged);
+}
+
+TEST(NotJudgedTest, WhatAnEngineMakesNoNoteOfIsNoPass) {
+  for (const std::string& left_out : kNotes) {
+    RecordOf run;
+    std::erase(run.record.notes, left_out);
+    const std::string name = left_out == kExpiredNote ? "prompt_exit" : "no_dispatch_after_stop";
+    for (const CheckResult& check : default_checks(run.record)) {
+      EXPECT_EQ(check.verdict, check.name == name ? Verdict::kNotJudged : Verdict::kPass)
+          << check.name << " without " << left_out;
+    }
+    EXPECT_EQ(run.check(name).why, "the engine makes no note " + left_out);
+  }
+}
+
+TEST(NotJudgedTest, TakesNothingFromAPassAndAFailureStaysOne) {
+  const CheckResult open{"open", Verdict::kNotJudged, "nobody looked", {}};
+  EXPECT_EQ(worst_of({open}), Verdict::kPass);
+  EXPECT_EQ(worst_of({open, {"x", Verdict::kFail, "why", {}}}), Verdict::kFail);
 }
 
 TEST(CleanLogsTest, WarningsAndErrorsFailInfoDoesNot) {

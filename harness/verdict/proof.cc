@@ -45,6 +45,7 @@ ProofResult judge(const Drill& drill, const Proof& proof, const DrillResult& run
   std::string unfit;
   Verdict worst = Verdict::kPass;
   for (const CheckResult& check : run.checks) {
+    if (check.verdict == Verdict::kNotJudged) continue;
     if (check.verdict == Verdict::kFail) {
       failed.insert(check.name);
     } else if (check.verdict > worst || (check.verdict == worst && unfit.empty())) {

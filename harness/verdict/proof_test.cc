@@ -59,6 +59,15 @@ TEST(Proof, FailsWhenAnotherCheckFailsTooAndSaysWhy) {
   EXPECT_THAT(result.why, HasSubstr("not done"));
 }
 
+TEST(Proof, WhatWasNotJudgedIsNoFailureAndSpoilsNothing) {
+  const CheckResult open{"prompt_exit", Verdict::kNotJudged, "the drill was cut short", {}};
+  EXPECT_EQ(
+      judge(drill_named("d"), proof_of("a.b", {"cut off"}), run_with({kCutOff, open})).verdict,
+      Verdict::kPass);
+  EXPECT_EQ(judge(drill_named("d"), proof_of("a.b", {"prompt_exit"}), run_with({open})).verdict,
+            Verdict::kFail);
+}
+
 TEST(Proof, FailsWhenNothingFails) {
   const auto result = judge(drill_named("d"), proof_of("a.b", {"cut off"}), run_with({kPassed}));
   EXPECT_EQ(result.verdict, Verdict::kFail);

@@ -1,5 +1,6 @@
 #include "harness/verdict/verdict.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include "harness/base/json.h"
@@ -7,8 +8,8 @@
 namespace kv::drill {
 namespace {
 
-
-constexpr std::array<std::string_view, 5> kNames = {"pass", "skip", "void", "fail", "error"};
+constexpr std::array<std::string_view, 6> kNames = {"pass", "not judged", "skip",
+                                                    "void", "fail",       "error"};
 
 Json to_object(const CheckResult& check) {
   Json object = {{"name", check.name},
@@ -22,7 +23,7 @@ Json to_object(const CheckResult& check) {
   return object;
 }
 
-// The verdict of an object; an exception of the library's kind when it is none of the five.
+// The verdict of an object; an exception of the library's kind when it is none of the known ones.
 Verdict verdict_in(const Json& object) {
   const auto name = object.at("verdict").get<std::string>();
   const auto verdict = verdict_by_name(name);
@@ -60,6 +61,22 @@ std::optional<Verdict> verdict_by_name(std::string_view name) {
     if (kNames[i] == name) return static_cast<Verdict>(i);
   }
   return std::nullopt;
+}
+
+Verdict worst_of(const std::vector<CheckResult>& checks) {
+  Verdict worst = Verdict::kPass;
+  for (const CheckResult& check : checks) {
+    if (check.verdict != Verdict::kNotJudged) worst = std::max(worst, check.verdict);
+  }
+  return worst;
+}
+
+std::vector<std::string> not_judged_in(const DrillResult& result) {
+  std::vector<std::string> names;
+  for (const CheckResult& check : result.checks) {
+    if (check.verdict == Verdict::kNotJudged) names.push_back(check.name);
+  }
+  return names;
 }
 
 std::string result_to_json(const DrillResult& result) {

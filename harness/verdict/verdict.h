@@ -13,15 +13,18 @@
 
 namespace kv::drill {
 
-// From best to worst; the worst of its checks is a run's.
+// From best to worst; the worst of its checks is a run's, except that what was not judged takes
+// nothing from a pass: the run says how much of it there is.
 enum class Verdict : std::uint8_t {
   kPass,
-  kSkip,  // not run, or not judged in full, with a reason
-  kVoid,  // the injected fault never fired, or a probe did not answer: not a pass
+  kNotJudged,  // of a single check, with a reason: nobody looked, so it is not a pass
+  kSkip,       // not run, or not judged in full, with a reason
+  kVoid,       // the injected fault never fired, or a probe did not answer: not a pass
   kFail,
   kError,  // the harness itself
 };
-std::string_view verdict_name(Verdict verdict);  // "pass", "skip", "void", "fail", "error"
+// "pass", "not judged", "skip", "void", "fail", "error"
+std::string_view verdict_name(Verdict verdict);
 std::optional<Verdict> verdict_by_name(std::string_view name);
 
 struct CheckResult {
@@ -36,7 +39,7 @@ struct ProcessResult {
   int exit = -1;            // code; -1 when it died by a signal or was not started
   int signal = 0;           // 0 when it exited
   std::string core_signal;  // "SIGSEGV", for people; empty without
-  bool ready = true;        // it said so, or it was never started
+  bool ready = true;        // it said so, was never started, or was meant to fail instead
 };
 
 struct DrillResult {
@@ -54,6 +57,11 @@ struct DrillResult {
   // Where the drill was repeated this is the worst of so many runs, and so many did not pass.
   std::uint64_t runs = 1, failures = 0;
 };
+
+// A run's verdict, by its checks.
+Verdict worst_of(const std::vector<CheckResult>& checks);
+// The names of its checks that were not judged.
+std::vector<std::string> not_judged_in(const DrillResult& result);
 
 // One line of JSON and back (from supervisor to runner; also verdict.json in the run folder).
 std::string result_to_json(const DrillResult& result);

@@ -61,7 +61,12 @@ function head() {
     at.append(` ${c.why}`);
     if (c.where) item.append(`  (${c.where})`);
   }
-  const passed = data.checks.length - failed.length;
+  for (const c of unjudged) {
+    const item = byId('checks').appendChild(document.createElement('li'));
+    item.className = 'void';
+    item.textContent = `${c.name} not judged: ${c.why}`;
+  }
+  const passed = data.checks.length - failed.length - unjudged.length;
   const item = byId('checks').appendChild(document.createElement('li'));
   item.id = 'passed';
   item.textContent = `${passed} of ${data.checks.length} checks passed`;

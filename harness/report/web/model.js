@@ -207,7 +207,8 @@ for (const e of events) {
   e.color = color(e);
   e.loud = e.color === 'fail' || e.color === 'warn' || e.name === 'advance';
 }
-const failed = data.checks.filter((c) => c.verdict !== 'pass');
+const unjudged = data.checks.filter((c) => c.verdict === 'not judged');
+const failed = data.checks.filter((c) => c.verdict !== 'pass' && c.verdict !== 'not judged');
 failed.forEach((c) => { c.events = c.moments.map((seq) => events[indexOf.get(seq)])
                                             .filter((e) => e); });
 
