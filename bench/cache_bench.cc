@@ -19,9 +19,9 @@
 #include "bench/driver_flag.h"
 #include "bench/interleave.h"
 #include "kvcore/base/clock.h"
+#include "kvcore/cache/kv_cache_manager.h"
 #include "kvcore/driver/cuda_vmm.h"
 #include "kvcore/memory/kv_allocator.h"
-#include "kvcore/cache/kv_cache_manager.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 
 #include "bench/bare.h"
 #include "bench/interleave.h"
-#include "kvcore/wire/client.h"
 #include "kvcore/base/clock.h"
+#include "kvcore/wire/client.h"
 #include "kvcore/wire/frame.h"
 #include "kvcore/wire/pickle.h"
 

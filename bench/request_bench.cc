@@ -11,8 +11,8 @@
 #include "bench/bare.h"
 #include "bench/interleave.h"
 #include "kvcore/base/clock.h"
-#include "kvcore/wire/frame.h"
 #include "kvcore/listener/listener.h"
+#include "kvcore/wire/frame.h"
 #include "kvcore/wire/pickle.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The ledger: the file in which all processes of a run keep the card's accounts. First what the
-// harness also knows (header, devices, owners; harness/process/card_ledger.h has the same layout of its own
-// and ledger_test.cc compares the two), then the card's own tables.
+// harness also knows (header, devices, owners; harness/process/card_ledger.h has the same layout of
+// its own and ledger_test.cc compares the two), then the card's own tables.
 //
 // Threads: devices, slots and tables are changed only under Tables::mutex (see accounts.h); the
 // counts of an owner only by its process, atomically. Ownership: the mapping lives as long as the

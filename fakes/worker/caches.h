@@ -16,11 +16,11 @@
 #include "fakes/limbo/limbo.h"
 #include "fakes/worker/options.h"
 #include "kvcore/base/clock.h"
-#include "kvcore/listener/listener.h"
 #include "kvcore/base/log.h"
+#include "kvcore/driver/vmm.h"
+#include "kvcore/listener/listener.h"
 #include "kvcore/transfer/transfer.h"
 #include "kvcore/transfer/transfer_reader.h"
-#include "kvcore/driver/vmm.h"
 
 namespace kv::worker {
 

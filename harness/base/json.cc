@@ -2,7 +2,9 @@
 
 namespace kv::drill {
 
-Json parse_json(std::string_view text) { return Json::parse(text); }
+Json parse_json(std::string_view text) {
+  return Json::parse(text);
+}
 
 Json try_parse_json(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -1,5 +1,5 @@
-// JSON, read and written in one place: the library's parser and writer are compiled in json.cc alone, since each file
-// that calls them by template takes ten seconds to compile.
+// JSON, read and written in one place: the library's parser and writer are compiled in json.cc
+// alone, since each file that calls them by template takes ten seconds to compile.
 //
 // Threads, ownership: functions and values.
 #ifndef HARNESS_BASE_JSON_H_

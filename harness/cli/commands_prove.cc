@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/surroundings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/commands_internal.h"
 #include "harness/report/progress.h"
 #include "harness/report/report.h"
 #include "harness/report/report_folder.h"
-#include "harness/base/surroundings.h"
 
 namespace kv::drill {
 namespace {

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/surroundings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/commands_internal.h"
 #include "harness/cli/last_failed.h"
 #include "harness/report/progress.h"
 #include "harness/report/report.h"
 #include "harness/report/report_folder.h"
-#include "harness/base/surroundings.h"
 
 namespace kv::drill {
 namespace {
@@ -86,8 +86,9 @@ class RunCommand {
     if (!surroundings_.cache_folder.empty()) {
       memory_ = last_failed_path(surroundings_.cache_folder, here);
     } else if (line_.last_failed) {
-      complain("--last-failed: nowhere to remember, expected XDG_CACHE_HOME or HOME in the "
-               "environment");
+      complain(
+          "--last-failed: nowhere to remember, expected XDG_CACHE_HOME or HOME in the "
+          "environment");
       return false;
     }
     if (memory_.empty()) return true;
@@ -229,7 +230,8 @@ class RunCommand {
   bool write_reports(const std::vector<DrillResult>& results, std::int64_t ns) const {
     std::string why;
     bool ok = true;
-    if (!line_.junit_path.empty() && !write_file(line_.junit_path, junit(results, ns), is_junit, &why)) {
+    if (!line_.junit_path.empty() &&
+        !write_file(line_.junit_path, junit(results, ns), is_junit, &why)) {
       complain(why);
       ok = false;
     }

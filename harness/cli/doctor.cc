@@ -4,12 +4,12 @@
 
 #include <cstdio>
 
+#include "harness/base/surroundings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/doctor_probes.h"
+#include "harness/cli/suite.h"
 #include "harness/process/process.h"
 #include "harness/report/report.h"
-#include "harness/cli/suite.h"
-#include "harness/base/surroundings.h"
 
 namespace kv::drill {
 namespace {

@@ -197,8 +197,7 @@ TEST_F(KvdrillCommands, AStandardErrorThatCannotBeWrittenChangesNoExitCode) {
 }
 
 TEST_F(KvdrillCommands, AReportTakesNobodysPlace) {
-  const std::string drill = passing("a"), report = root_ + "/report",
-                    page = report + "/index.html";
+  const std::string drill = passing("a"), report = root_ + "/report", page = report + "/index.html";
   fs::create_directory(report);
   const std::string own = file("own.html", "<p>by hand</p>");
   for (const bool linked : {false, true}) {

@@ -125,8 +125,7 @@ TEST_F(KvdrillPause, AWrongPlaceIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(typo.err, HasSubstr("--pause-at: unknown point \"vmm.mpa\""));
   EXPECT_THAT(typo.err, HasSubstr("nearest: vmm.map"));
   EXPECT_EQ(code(run({"run", path, "--pause-at", ""})), 2);
-  EXPECT_THAT(run({"run", path, "--pause-at", "a\n::error::b"}).err,
-              HasSubstr("\\x0a::error::b"));
+  EXPECT_THAT(run({"run", path, "--pause-at", "a\n::error::b"}).err, HasSubstr("\\x0a::error::b"));
   EXPECT_THAT(run({"run", path, "--pause-at", "vmm.map@wroker"}).err,
               HasSubstr("unknown process \"wroker\", expected worker"));
   EXPECT_THAT(run({"run", path, "--repeat", "3", "--pause-at", "vmm.map"}).err,

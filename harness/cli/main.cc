@@ -12,8 +12,8 @@
 #include "harness/base/interrupts.h"
 #include "harness/cli/cli.h"
 #include "harness/cli/commands.h"
-#include "harness/report/report.h"
 #include "harness/cli/suite.h"
+#include "harness/report/report.h"
 
 namespace {
 

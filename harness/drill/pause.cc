@@ -11,7 +11,6 @@
 namespace kv::drill {
 namespace {
 
-
 constexpr const char* kKey = "paused";
 
 }  // namespace

@@ -17,8 +17,8 @@
 
 #include "harness/base/files.h"
 #include "harness/base/interrupts.h"
-#include "harness/process/process.h"
 #include "harness/drill/run_folder.h"
+#include "harness/process/process.h"
 
 namespace kv::drill {
 namespace {

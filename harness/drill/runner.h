@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "harness/drill/pause.h"
-#include "harness/scenario/scenario.h"
 #include "harness/drill/supervisor.h"
+#include "harness/scenario/scenario.h"
 #include "harness/verdict/verdict.h"
 
 namespace kv::drill {

@@ -87,8 +87,8 @@ std::string process_name(pid_t pid);
 // Bounded: gives up after `limit_ms` of wall time and says so by returning false.
 bool end_descendants(int limit_ms, std::vector<pid_t>* killed,
                      const std::vector<pid_t>& spared = {});
-// Why nothing here can be believed: no /proc is mounted, or that of another pid namespace. Empty: it
-// is ours.
+// Why nothing here can be believed: no /proc is mounted, or that of another pid namespace. Empty:
+// it is ours.
 std::string wrong_proc();
 // Our own children, zombies too.
 std::vector<pid_t> own_children();

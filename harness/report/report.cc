@@ -231,9 +231,8 @@ std::string junit(const std::vector<DrillResult>& results, std::int64_t ns) {
   std::string out(kJunitHead);
   // A void run is not a pass, and JUnit has no word of its own for it: it counts as an error.
   out += fmt::format(
-      " tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n",
-      totals.all(), totals.failed, totals.errors + totals.voided, totals.skipped,
-      static_cast<double>(ns) / 1e9);
+      " tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n", totals.all(),
+      totals.failed, totals.errors + totals.voided, totals.skipped, static_cast<double>(ns) / 1e9);
   for (const DrillResult& result : results) {
     out += fmt::format("<testcase classname=\"{}\" name=\"{}\" file=\"{}\" time=\"{:.3f}\">",
                        escaped(result.file), escaped(result.name), escaped(result.file),

@@ -97,8 +97,8 @@ std::string why_not_replaced(const std::string& path, bool (*ours)(std::string_v
 // Creates missing folders. A link is followed, and what is no regular file (a device, a pipe that
 // somebody reads) is written to as it is. False with `why` when it cannot be written, or is there
 // and not `ours`.
-bool write_file(const std::string& path, std::string_view text,
-                bool (*ours)(std::string_view text), std::string* why);
+bool write_file(const std::string& path, std::string_view text, bool (*ours)(std::string_view text),
+                std::string* why);
 
 }  // namespace kv::drill
 

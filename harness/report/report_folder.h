@@ -20,8 +20,8 @@ std::string proofs_to_json(const ProofsPart& part);
 tl::expected<DrillsPart, std::string> drills_from_json(std::string_view text);
 tl::expected<ProofsPart, std::string> proofs_from_json(std::string_view text);
 
-// Why no report can be put there: a page, or this part of one, that kvdrill did not write. Empty: it
-// can.
+// Why no report can be put there: a page, or this part of one, that kvdrill did not write. Empty:
+// it can.
 std::string why_no_report(const std::string& folder, bool of_proofs);
 
 // Puts this part into the folder and makes the page anew. A kept part that cannot be read is left

@@ -16,7 +16,6 @@
 namespace kv::drill {
 namespace {
 
-
 bool is_drill(const Event& event, std::string_view name) {
   return !event.torn && event.kind == EventKind::kSupervisor && event.name == name;
 }

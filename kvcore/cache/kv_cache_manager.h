@@ -16,10 +16,10 @@
 #include <optional>
 #include <vector>
 
-#include "kvcore/cache/block_pool.h"
-#include "kvcore/cache/page_allocator.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/thread_annotations.h"
+#include "kvcore/cache/block_pool.h"
+#include "kvcore/cache/page_allocator.h"
 
 namespace kv {
 

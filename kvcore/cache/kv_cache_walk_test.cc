@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "fakes/doubles/model_vmm.h"
-#include "kvcore/memory/kv_allocator.h"
 #include "kvcore/cache/kv_cache_manager.h"
+#include "kvcore/memory/kv_allocator.h"
 
 namespace kv {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kvcore/memory/kv_allocator.h"
 #include "kvcore/base/status.h"
+#include "kvcore/memory/kv_allocator.h"
 
 namespace kv {
 

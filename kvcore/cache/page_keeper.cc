@@ -1,8 +1,8 @@
 // The keeper of a PageAllocator: the thread that maps ahead and unmaps what is too much.
 #include <system_error>
 
-#include "kvcore/hook.h"
 #include "kvcore/cache/page_allocator.h"
+#include "kvcore/hook.h"
 
 namespace kv {
 

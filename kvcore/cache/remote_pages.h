@@ -18,12 +18,12 @@
 #include <string_view>
 #include <vector>
 
-#include "kvcore/wire/client.h"
 #include "kvcore/base/clock.h"
-#include "kvcore/wire/message.h"
-#include "kvcore/cache/page_backend.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/thread_annotations.h"
+#include "kvcore/cache/page_backend.h"
+#include "kvcore/wire/client.h"
+#include "kvcore/wire/message.h"
 
 namespace kv {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "fakes/doubles/model_vmm.h"
+#include "kvcore/cache/page_allocator.h"
 #include "kvcore/listener/listener.h"
 #include "kvcore/listener/listener_testing.h"
-#include "kvcore/cache/page_allocator.h"
 #include "kvcore/runtime/service.h"
 
 namespace kv {

@@ -20,8 +20,8 @@
 #include <memory>
 #include <string>
 
-#include "kvcore/driver/cuda_driver.h"
 #include "kvcore/base/status.h"
+#include "kvcore/driver/cuda_driver.h"
 #include "kvcore/driver/vmm.h"
 
 namespace kv {

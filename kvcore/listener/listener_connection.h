@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <string>
 
-#include "kvcore/wire/frame.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/unique_fd.h"
+#include "kvcore/wire/frame.h"
 
 namespace kv {
 

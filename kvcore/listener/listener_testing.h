@@ -30,10 +30,10 @@
 #include <vector>
 
 #include "fakes/doubles/test_hooks.h"
+#include "kvcore/base/unique_fd.h"
 #include "kvcore/wire/frame.h"
 #include "kvcore/wire/message.h"
 #include "kvcore/wire/pickle.h"
-#include "kvcore/base/unique_fd.h"
 
 namespace kv::testing {
 

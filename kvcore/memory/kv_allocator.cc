@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "kvcore/base/bounded_mutex.h"
+#include "kvcore/base/thread_annotations.h"
 #include "kvcore/hook.h"
 #include "kvcore/memory/kv_group.h"
-#include "kvcore/base/thread_annotations.h"
 
 namespace kv {
 namespace {

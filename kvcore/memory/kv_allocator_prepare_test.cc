@@ -138,9 +138,12 @@ TEST_F(KvAllocatorPrepare, WhatIsNotMappedCannotBePrepared) {
 TEST_F(KvAllocatorPrepare, AnUnknownOrNamelessTransactionIsRefused) {
   expect_refused(allocator_->commit_unmap(0, "x"), Code::kNotFound, "transaction x");
   expect_refused(allocator_->abort_unmap(0, "x"), Code::kNotFound, "transaction x");
-  expect_refused(allocator_->prepare_unmap(0, {0}, ""), Code::kInvalidArgument, "0 bytes, expected 1 to 256");
-  expect_refused(allocator_->commit_unmap(0, ""), Code::kInvalidArgument, "0 bytes, expected 1 to 256");
-  expect_refused(allocator_->abort_unmap(0, ""), Code::kInvalidArgument, "0 bytes, expected 1 to 256");
+  expect_refused(allocator_->prepare_unmap(0, {0}, ""), Code::kInvalidArgument,
+                 "0 bytes, expected 1 to 256");
+  expect_refused(allocator_->commit_unmap(0, ""), Code::kInvalidArgument,
+                 "0 bytes, expected 1 to 256");
+  expect_refused(allocator_->abort_unmap(0, ""), Code::kInvalidArgument,
+                 "0 bytes, expected 1 to 256");
   ASSERT_TRUE(allocator_->prepare_unmap(0, {0}, "a").ok());
   expect_refused(allocator_->commit_unmap(1, "a"), Code::kNotFound, "group 1, transaction a");
 }

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/listener/listener.h"
 #include "kvcore/base/status.h"
 #include "kvcore/base/thread_annotations.h"
+#include "kvcore/listener/listener.h"
 
 namespace kv {
 

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "kvcore/base/thread_annotations.h"
 #include "kvcore/driver/cuda_vmm.h"
 #include "kvcore/hook.h"
 #include "kvcore/runtime/registry.h"
 #include "kvcore/runtime/service.h"
 #include "kvcore/wire/socket_place.h"
-#include "kvcore/base/thread_annotations.h"
 
 namespace kv {
 namespace {

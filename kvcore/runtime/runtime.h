@@ -22,18 +22,18 @@
 #include <string>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/memory/kv_allocator.h"
-#include "kvcore/listener/listener.h"
 #include "kvcore/base/log.h"
 #include "kvcore/base/status.h"
 #include "kvcore/driver/vmm.h"
+#include "kvcore/listener/listener.h"
+#include "kvcore/memory/kv_allocator.h"
 
 namespace kv {
 
 struct RuntimeConfig {
   std::string driver_path = "libcuda.so.1";  // the real driver, or the fake card
   int device = 0;
-  std::string ipc_name;              // names sockets; letters, digits, '_', '-'; at most 64
+  std::string ipc_name;  // names sockets; letters, digits, '_', '-'; at most 64
   // Where kvcached-tp-<ipc>-<h> is made: absolute, exists, and stays as it is. It may be a link.
   std::string socket_root = "/tmp";
   std::int64_t rank = 0;

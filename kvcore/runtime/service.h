@@ -6,9 +6,9 @@
 #ifndef KVCORE_RUNTIME_SERVICE_H_
 #define KVCORE_RUNTIME_SERVICE_H_
 
+#include "kvcore/base/status.h"
 #include "kvcore/memory/kv_allocator.h"
 #include "kvcore/wire/message.h"
-#include "kvcore/base/status.h"
 
 namespace kv {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kvcore/base/clock.h"
-#include "kvcore/wire/message.h"
 #include "kvcore/base/status.h"
+#include "kvcore/wire/message.h"
 
 namespace kv {
 

@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "kvcore/base/unique_fd.h"
 #include "kvcore/wire/frame.h"
 #include "kvcore/wire/pickle.h"
-#include "kvcore/base/unique_fd.h"
 
 namespace kv {
 namespace {

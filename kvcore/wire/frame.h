@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include "kvcore/wire/message.h"
 #include "kvcore/base/status.h"
+#include "kvcore/wire/message.h"
 
 namespace kv {
 

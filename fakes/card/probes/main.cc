@@ -120,7 +120,7 @@ Partner start_partner(const char* role) {
 }  // namespace kv::card
 
 int main(int argc, char** argv) {
-  using namespace kv::card;  // NOLINT(google-build-using-namespace): main only
+  using namespace kv::card;       // NOLINT(google-build-using-namespace): main only
   std::signal(SIGCHLD, SIG_DFL);  // ignored by a parent it would take the ends of the children
   if (argc < 2 || argc > 4) {
     std::cerr << "usage: kvprobe LIBRARY [PROBE]\n";
